@@ -72,6 +72,7 @@ fn config(random: &mut Random) -> Config {
         interval: *random.pick(&[0, 10, 100, 1000, 1000, 40_950, 1_000_000])
             * Duration::from_millis(1),
         preempt: random.one_in(2),
+        least_hops: 255,
         preempt_delay: *random.pick(&[Duration::ZERO, Duration::from_secs(1), Duration::MAX]),
         password: random.one_in(4).then_some(*b"password"),
         peers: (0..random.below(3)).map(|n| ip(v6, 6 + n as u8)).collect(),

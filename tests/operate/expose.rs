@@ -4,8 +4,10 @@
 use crate::common::{Server, Store, eventually};
 use crate::rig::at;
 use portico_testbed::Testbed;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
@@ -85,6 +87,8 @@ async fn becomes(server: &Server, what: &str, wanted: &[&str]) {
     .await;
 }
 
+/// The machine is no node of the cluster.
+const RANGES: &str = "--health-check-ranges=cluster,172.30.0.0/24";
 const TO: &str = "--to=172.30.0.11:8080,172.30.0.12:8080";
 const SOON: [&str; 4] = [
     "--interval=200ms",
@@ -96,7 +100,7 @@ const SOON: [&str; 4] = [
 #[test]
 fn a_server_that_dies_gets_no_traffic_until_it_is_back() {
     in_namespace(|| async {
-        let server = Server::start(Store::Embedded, &[]).await;
+        let server = Server::start(Store::Embedded, &[RANGES]).await;
         let (_first, second) = (Web::start(FIRST), Web::start(SECOND));
         let arguments = [
             &["expose", "web", "--port=80", TO, "--health=http:/healthz"][..],
@@ -161,7 +165,7 @@ fn a_server_that_dies_gets_no_traffic_until_it_is_back() {
 #[test]
 fn the_person_on_call_is_told_which_server_fails_and_why() {
     in_namespace(|| async {
-        let server = Server::start(Store::Embedded, &[]).await;
+        let server = Server::start(Store::Embedded, &[RANGES]).await;
         let _web = Web::start(FIRST);
         let arguments = [
             &[
@@ -298,5 +302,106 @@ fn it_changes_and_goes_and_leaves_others_alone() {
             .get("/api/v1/namespaces/default/services/kubernetes")
             .await
             .expect(200);
+    });
+}
+
+/// A server that counts who connects.
+fn counting(address: &str) -> (Arc<AtomicUsize>, JoinHandle<()>) {
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let task = tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (count, task)
+}
+
+/// The attack: a slice asks for the machine's own services, and for the cloud's metadata, which
+/// trust whoever reaches them.
+#[test]
+fn checks_reach_nothing_outside_of_the_ranges() {
+    let bed = Testbed::new().unwrap();
+    let (machine, other) = (bed.host("machine").unwrap(), bed.host("other").unwrap());
+    machine.cable("eth0", &other, "eth0").unwrap();
+    for address in [
+        "172.30.0.11/24",
+        "169.254.169.254/32",
+        "100.100.100.200/32",
+        "198.51.100.7/24",
+    ] {
+        machine.address("eth0", address).unwrap();
+    }
+    machine.enter(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut server = Server::start(Store::Embedded, &[RANGES]).await;
+            let victims = [
+                "169.254.169.254",
+                "100.100.100.200",
+                "198.51.100.7",
+            ];
+            let counts = victims.map(|address| counting(&format!("{address}:80")));
+            let (allowed, _task) = counting("172.30.0.11:80");
+            let endpoints: Vec<Value> = victims
+                .iter()
+                .chain(&["172.30.0.11"])
+                .map(|address| json!({"addresses": [address], "conditions": {"ready": false}}))
+                .collect();
+            let slice = json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+                "metadata": {"name": "evil", "namespace": "default",
+                    "labels": {"kubernetes.io/service-name": "web", "portico.dev/health-checked": "true"},
+                    "annotations": {"portico.dev/health-check": "tcp interval=100ms timeout=100ms rise=1 fall=1"}},
+                "ports": [{"name": "", "port": 80, "protocol": "TCP"}], "endpoints": endpoints,
+            });
+            // An API server that checks less could have link-local addresses in slices too.
+            let made = server.admin().post(SLICES, &slice).await;
+            let refused = made.status != 201;
+            let slice = if refused {
+                let mut slice = slice;
+                slice["endpoints"].as_array_mut().unwrap().remove(0);
+                slice
+            } else {
+                slice
+            };
+            if refused {
+                server.admin().post(SLICES, &slice).await.expect(201);
+            }
+            let path = format!("{SLICES}/evil");
+            let told = eventually("the slice says what is not asked, and who is fit", || async {
+                let slice = server.admin().get(&path).await.expect(200);
+                let told = slice["metadata"]["annotations"]["portico.dev/health-failing"].clone();
+                let last = slice["endpoints"].as_array().unwrap().last().cloned();
+                let ready = last.is_some_and(|one| one["conditions"]["ready"] == true);
+                told.as_str().filter(|_| ready).map(str::to_owned)
+            })
+            .await;
+            for address in &victims[usize::from(refused)..] {
+                assert!(told.contains(&format!("{address}: not asked: ")), "{told}");
+            }
+            assert!(told.contains("--health-check-ranges"), "{told}");
+            // The good one was asked many times meanwhile.
+            eventually("twenty rounds", || async {
+                (allowed.load(Ordering::SeqCst) > 20).then_some(())
+            })
+            .await;
+            let asked: usize = counts
+                .iter()
+                .map(|(count, _)| count.load(Ordering::SeqCst))
+                .sum();
+            println!(
+                "{} probes of the server in the ranges, {asked} of those outside",
+                allowed.load(Ordering::SeqCst)
+            );
+            assert_eq!(asked, 0);
+            server.stop().await;
+        });
     });
 }

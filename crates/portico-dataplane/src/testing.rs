@@ -67,3 +67,59 @@ pub fn web() -> FrontendKey {
         protocol: Protocol::Tcp,
     }
 }
+
+/// Names that no Kubernetes lets in, as an API server that is not what it should be could send
+/// them, and what of them must not come into a rule.
+pub fn hostile_names() -> Vec<String> {
+    [
+        "a\" -j ACCEPT",
+        "a\n-A INPUT -j ACCEPT",
+        "a\0b",
+        "a\\\" -j ACCEPT",
+        "a'; nft flush ruleset; '",
+        "a\u{1b}[2Jb",
+        "a\u{2028}b",
+        "-j ACCEPT",
+        "COMMIT",
+        &"n".repeat(300),
+        &"\u{e9}".repeat(300),
+    ]
+    .map(ToOwned::to_owned)
+    .into()
+}
+
+/// A port whose Service, namespace and port have this name, in every kind of frontend.
+pub fn hostile(name: &str, last: u8) -> (PortKey, Arc<ServicePort>) {
+    let (mut key, served) = port("web", last, &[1, 2]);
+    key.service = ServiceName {
+        namespace: name.into(),
+        name: name.into(),
+    };
+    key.port = name.into();
+    let mut served = (*served).clone();
+    let first = served.frontends[0].clone();
+    for (kind, address) in [
+        (FrontendKind::ExternalIp, Some([192, 0, 2, last].into())),
+        (
+            FrontendKind::LoadBalancerIp,
+            Some([203, 0, 113, last].into()),
+        ),
+        (FrontendKind::NodePort, None),
+    ] {
+        served.frontends.push(Frontend {
+            kind,
+            address,
+            port: if address.is_some() {
+                80
+            } else {
+                30000 + u16::from(last)
+            },
+            masquerade: Masquerade::Always,
+            sources: (kind == FrontendKind::LoadBalancerIp)
+                .then(|| ["198.51.100.0/24".parse().unwrap()].into()),
+            ..first.clone()
+        });
+    }
+    served.health_check = Some(32000 + u16::from(last));
+    (key, Arc::new(served))
+}

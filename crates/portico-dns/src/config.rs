@@ -7,7 +7,7 @@ use crate::zone::{self, Origin};
 use clap::{ArgAction, Args, ValueEnum};
 use hickory_proto::rr::Name;
 use ipnet::IpNet;
-use portico_model::checks;
+use portico_model::checks::{self, Range};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -89,6 +89,16 @@ pub struct Arguments {
     /// node].
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     probe_addresses: Vec<Kind>,
+    /// Which addresses of nodes may be probed: networks, and `cluster` for whatever address a Node
+    /// has. Loopback, link-local and metadata addresses are only probed where a range of their own
+    /// is listed.
+    #[arg(
+        long,
+        value_name = "RANGES",
+        default_value = "cluster",
+        value_delimiter = ','
+    )]
+    health_check_ranges: Vec<Range>,
     /// Also give Services that are only there inside the cluster, with their cluster IPs.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", action = ArgAction::Set)]
@@ -184,6 +194,7 @@ impl Arguments {
                 origin,
                 given: kinds(&self.node_addresses),
                 probed: kinds(&self.probe_addresses),
+                ranges: self.health_check_ranges.into(),
                 healthz_port: self.node_healthz_port,
                 cluster_services: self.cluster_services,
             },

@@ -2,7 +2,7 @@
 //! it.
 
 use crate::config::Config;
-use crate::index::Index;
+use crate::index::{Index, NodeView};
 use crate::metrics::{Metrics, OfNode, Outcome};
 use crate::page::{Curious, Pages};
 use crate::probe::probe;
@@ -16,12 +16,12 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hickory_proto::rr::Record;
-use portico_model::checks::{Checks, Probe, Settings};
-use std::collections::BTreeSet;
+use portico_model::checks::{Checks, Probe, Refused, Settings};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -142,6 +142,8 @@ struct Keeper {
     changes: channel::Sender<Option<Record>>,
     /// Nodes with a metric.
     shown: BTreeSet<String>,
+    /// Nodes that may not be probed, as far as that was told.
+    refused: BTreeMap<String, (IpAddr, Refused)>,
 }
 
 impl Keeper {
@@ -168,6 +170,7 @@ impl Keeper {
             pages,
             changes,
             shown: BTreeSet::new(),
+            refused: BTreeMap::new(),
         }
     }
 
@@ -306,6 +309,7 @@ impl Keeper {
 
     fn count_nodes(&mut self) {
         let nodes = self.index.nodes();
+        self.tell_refused(&nodes);
         let nobody = i64::from(self.index.nobody_is_fit());
         if self.metrics.nobody_fit.set(nobody) != nobody && nobody == 1 && self.informed {
             tracing::warn!("no node is fit, all are given rather than none");
@@ -327,6 +331,20 @@ impl Keeper {
         self.shown = now;
     }
 
+    /// Nodes that may not be probed, when that is news.
+    fn tell_refused(&mut self, nodes: &[NodeView]) {
+        let refused = nodes
+            .iter()
+            .filter_map(|node| Some((node.name.clone(), node.refused?)));
+        let refused: BTreeMap<String, (IpAddr, Refused)> = refused.collect();
+        for (node, (address, why)) in &refused {
+            if self.refused.get(node) != Some(&(*address, *why)) {
+                tracing::warn!(node, %address, "the node is not given, because its address is {why}");
+            }
+        }
+        self.refused = refused;
+    }
+
     /// For people: which node is given, and why not.
     fn describe(&self) -> String {
         let mut text = String::new();
@@ -338,7 +356,10 @@ impl Keeper {
         for node in self.index.nodes() {
             let why = match (node.left_out, node.probe, node.healthy) {
                 (Some(reason), _, _) => reason.to_owned(),
-                (_, None, _) => "has no address to be probed at".to_owned(),
+                (_, None, _) => match node.refused {
+                    Some((address, why)) => format!("{address} is {why}"),
+                    None => "has no address to be probed at".to_owned(),
+                },
                 (_, Some(probe), Some(true)) => format!("{probe} is good"),
                 (_, Some(probe), _) => format!("{probe} is bad: {}", trouble(&probe)),
             };

@@ -5,6 +5,7 @@ use crate::index::{Index, Settings};
 use crate::zone::names::host_name;
 use crate::zone::{self, Families, Origin, Zone};
 use hickory_proto::rr::Record;
+use portico_model::checks::Ranges;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -86,6 +87,7 @@ impl Rig {
         let mut settings = Settings {
             origin: origin.clone(),
             given: vec![AddressKind::External, AddressKind::Internal],
+            ranges: Ranges::default(),
             probed: Vec::new(),
             healthz_port: HEALTHZ,
             cluster_services: false,

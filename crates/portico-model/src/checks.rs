@@ -1,5 +1,9 @@
-//! When which target is probed, and what the answers mean: a few in flight at a time, spread over
+//! Which targets may be probed, when which of them is, and what the answers mean: a few in flight at a time, spread over
 //! the interval, and one bad answer is not the end. Times are those since whoever drives it began.
+
+mod ranges;
+
+pub use ranges::{FLAG as RANGES_FLAG, Range, Ranges, Refused};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -369,6 +369,9 @@ impl<'a> Walk<'a> {
 
     fn why_not_ours(&self) -> String {
         let key = self.key(Some(self.packet.destination));
+        if let Some(refusal) = self.table.frontends.refusal(&key) {
+            return refusal.to_string();
+        }
         if let Some(port) = self.table.frontends.proxied(&key) {
             return format!(
                 "{key} is a load balancer of {port} that makes connections of its own (ipMode: \

@@ -17,7 +17,10 @@ use crate::announce::Announceable;
 use crate::hash::Map;
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
 use crate::statics::is_static;
-use crate::table::{Change, Conflict, Family, ForwardingTable, HealthCheck, ServiceName};
+use crate::table::{
+    Change, Conflict, Family, ForwardingTable, HealthCheck, PerFamily, PortKey, Refusal,
+    ServiceName,
+};
 use ipnet::IpNet;
 use names::Names;
 use node::{Here, NodeState};
@@ -126,15 +129,27 @@ impl fmt::Display for Problem {
     }
 }
 
-impl From<&Conflict> for Problem {
-    fn from(conflict: &Conflict) -> Problem {
-        let ServiceName { namespace, name } = &conflict.loser.service;
+impl Problem {
+    fn of_port(key: &PortKey, sentence: String) -> Problem {
+        let ServiceName { namespace, name } = &key.service;
         Problem {
             kind: "Service",
             namespace: namespace.to_string(),
             name: name.to_string(),
-            sentence: conflict.to_string(),
+            sentence,
         }
+    }
+}
+
+impl From<&Conflict> for Problem {
+    fn from(conflict: &Conflict) -> Problem {
+        Problem::of_port(&conflict.loser, conflict.to_string())
+    }
+}
+
+impl From<&Refusal> for Problem {
+    fn from(refusal: &Refusal) -> Problem {
+        Problem::of_port(&refusal.key, refusal.to_string())
     }
 }
 
@@ -154,6 +169,8 @@ pub struct Index {
     /// was last built with.
     replaced: Vec<(ServiceName, Option<Box<ServiceRecord>>)>,
     table: ForwardingTable,
+    /// The node's own addresses when frontends were last claimed.
+    claimed_with: PerFamily<Option<IpAddr>>,
     health_checks: BTreeMap<ServiceName, HealthCheck>,
     /// Where addresses are announced: somebody wants to know of `announceables`.
     announcing: bool,
@@ -182,6 +199,7 @@ impl Index {
         Index {
             names: Names::default(),
             node,
+            claimed_with: here.own,
             here,
             eligible: false,
             services: Map::default(),

@@ -7,7 +7,7 @@ mod frontends;
 mod ports;
 
 pub(crate) use frontends::Claims;
-pub use frontends::{Claim, Conflict, FrontendIndex, FrontendKey};
+pub use frontends::{Claim, Conflict, FrontendIndex, FrontendKey, Refusal, unservable};
 pub use ports::Ports;
 
 use ipnet::IpNet;
@@ -121,6 +121,27 @@ impl PortKey {
             family: Family::V4,
         }
     }
+
+    /// The name as rules carry it in their comments.
+    pub fn label(&self) -> String {
+        label(&self.to_string())
+    }
+}
+
+/// iptables takes comments of at most 255 bytes, and more is written after the name.
+const LONGEST_LABEL: usize = 180;
+
+/// The one way in which a name becomes text of a rule: nothing is left in it that could end a
+/// quoted word or a line, or steer a terminal. Names that Kubernetes allows stay as they are.
+pub fn label(name: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_graphic() && c != '"' && c != '\\' {
+            c
+        } else {
+            '_'
+        }
+    };
+    name.chars().map(plain).take(LONGEST_LABEL).collect()
 }
 
 impl fmt::Display for PortKey {

@@ -33,7 +33,12 @@ impl Manifest<'_> {
     pub fn static_pod(&self) -> String {
         let mut files: Vec<&Path> = self.config_file.into_iter().collect();
         let given = self.given;
-        let read = [&given.kubeconfig, &given.ca_file, &given.password_file];
+        let read = [
+            &given.kubeconfig,
+            &given.ca_file,
+            &given.password_file,
+            &given.auth_key_file,
+        ];
         files.extend(read.into_iter().flatten().map(|path| path.as_path()));
         let mut volumes = vec![
             json!({"name": "run", "hostPath": {"path": "/run/portico", "type": "DirectoryOrCreate"}}),

@@ -56,6 +56,12 @@ fn routers(registry: &mut Registry, status: &Status) {
         "Whether this node cannot take part in the election",
     );
     let ignored = counters(registry, "adverts_ignored", "Adverts that did not count");
+    let strangers = counters(
+        registry,
+        "stranger_adverts",
+        "Adverts that were dropped because their sender has no business here: unsigned, wrongly \
+         signed, replayed, not of a peer, or from another link",
+    );
     let mut families: Vec<(String, Family<Labels, Counter>)> = Vec::new();
     for router in &status.routers {
         let address = router
@@ -74,6 +80,10 @@ fn routers(registry: &mut Registry, status: &Status) {
         for (why, count) in &router.adverts_ignored {
             let labels = vec![("address", address.clone()), ("reason", why.clone())];
             ignored.get_or_create(&labels).inc_by(*count);
+        }
+        for (why, count) in &router.strangers {
+            let labels = vec![("address", address.clone()), ("reason", why.clone())];
+            strangers.get_or_create(&labels).inc_by(*count);
         }
         for (name, count) in &router.counters {
             let known = families.iter().position(|(family, _)| family == name);

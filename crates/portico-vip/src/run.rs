@@ -1,7 +1,7 @@
 //! The daemon from start to end: brings the parts together and waits for the order to stop.
 
 use crate::access::{AccessError, Credentials};
-use crate::config::Config;
+use crate::config::{Config, read_keys};
 use crate::election::{self, Election, ElectionError, State, Transition};
 use crate::forward::worker::Worker;
 use crate::forward::{ForwardError, Mode, Wanted};
@@ -14,7 +14,7 @@ use crate::servers::remembered::Remembered;
 use crate::servers::{self, Following, Known};
 use crate::status::Status;
 use futures_util::future;
-use portico_vrrp::{Reason, Role};
+use portico_vrrp::{Auth, Reason, Role};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -225,9 +225,41 @@ async fn follow(
         }
     };
     tokio::select! {
+        () = follow_keys(config, elections) => RunError::Broken("nobody reads the keys any more".to_owned()),
         () = work => RunError::Broken("nobody follows the API servers any more".to_owned()),
         _ = died => RunError::Broken("the election ended".to_owned()),
         () = worker.died() => RunError::Broken("nobody forwards any more".to_owned()),
+    }
+}
+
+/// Keys that are replaced in their file are used without a restart. A file that cannot be used
+/// changes nothing: the keys of before are as good as they were.
+async fn follow_keys(config: &Config, elections: &[Election]) {
+    let Some(path) = &config.auth_key_file else {
+        return future::pending().await;
+    };
+    let mut told = None;
+    loop {
+        tokio::time::sleep(config.check_every).await;
+        match read_keys(path) {
+            Ok(keys) => {
+                told = None;
+                for (election, settings) in elections.iter().zip(&config.elections) {
+                    let auth = settings.auth.clone();
+                    election.set_auth(auth.map(|auth| Auth {
+                        keys: keys.clone(),
+                        ..auth
+                    }));
+                }
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if told.as_ref() != Some(&text) {
+                    tracing::error!("the keys of before stay in use: {text}");
+                }
+                told = Some(text);
+            }
+        }
     }
 }
 

@@ -44,6 +44,15 @@ pub struct Router {
     pub transitions: Vec<Transition>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub conflict: Option<Conflict>,
+    /// Which adverts count: `signed`, `signed, unsigned ones too`, `of the peers`, `any on the link`.
+    #[serde(default)]
+    pub adverts: String,
+    /// The last advert of somebody who has no business here.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stranger: Option<Stranger>,
+    /// How many there were since the start, by what was wrong with them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub strangers: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -77,6 +86,14 @@ pub struct Conflict {
     pub at: Timestamp,
     pub address: IpAddr,
     pub hardware: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stranger {
+    pub at: Timestamp,
+    /// May be forged.
+    pub from: IpAddr,
+    pub why: String,
 }
 
 /// The owner of before, who is sent the connections that it has.
@@ -195,6 +212,18 @@ impl Router {
                 address: conflict.address,
                 hardware: conflict.by.map(|byte| format!("{byte:02x}")).join(":"),
             }),
+            adverts: adverts(settings).to_owned(),
+            stranger: state.stranger.as_ref().map(|stranger| Stranger {
+                at: at(stranger.at),
+                from: stranger.from,
+                why: stranger.why.clone(),
+            }),
+            strangers: state
+                .counters
+                .strangers
+                .iter()
+                .map(|(why, n)| ((*why).to_owned(), *n))
+                .collect(),
             trouble: state.trouble.clone(),
             relay: None,
             relay_trouble: None,
@@ -206,6 +235,15 @@ impl Router {
                 .map(|(why, n)| ((*why).to_owned(), *n))
                 .collect(),
         }
+    }
+}
+
+fn adverts(settings: &Settings) -> &'static str {
+    match &settings.auth {
+        Some(auth) if auth.mode == portico_vrrp::Mode::Enforce => "signed",
+        Some(_) => "signed, and for now unsigned ones too",
+        None if settings.router.peers.is_empty() => "of anybody on the link",
+        None => "of the peers, unsigned",
     }
 }
 
@@ -339,6 +377,17 @@ impl Router {
         }
         if let Some(trouble) = &self.relay_trouble {
             writeln!(f, "  a hand-over would end connections: {trouble}")?;
+        }
+        writeln!(f, "  adverts that count: {}", self.adverts)?;
+        if let Some(stranger) = &self.stranger {
+            writeln!(
+                f,
+                "  strangers: {} adverts were dropped, the last from {} at {:.0}: {}",
+                self.strangers.values().sum::<u64>(),
+                stranger.from,
+                stranger.at,
+                stranger.why
+            )?;
         }
         for peer in &self.peers {
             writeln!(

@@ -15,7 +15,7 @@ pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12);
 
 const ADVERTISEMENT: u8 = 1;
 const HEADER: usize = 8;
-const CHECKSUM: std::ops::Range<usize> = 6..8;
+pub(crate) const CHECKSUM: std::ops::Range<usize> = 6..8;
 const PASSWORD: usize = 8;
 const NO_AUTHENTICATION: u8 = 0;
 const SIMPLE_PASSWORD: u8 = 1;
@@ -189,6 +189,29 @@ impl Advert {
             addresses,
             password,
         })
+    }
+}
+
+/// The bytes that the header says there are, without what may follow.
+pub(crate) fn length(payload: &[u8], v4: bool) -> Option<usize> {
+    let (first, count) = (payload.first()?, usize::from(*payload.get(3)?));
+    match (first >> 4, v4) {
+        (2, true) => Some(HEADER + 4 * count + PASSWORD),
+        (3, true) => Some(HEADER + 4 * count),
+        (3, false) => Some(HEADER + 16 * count),
+        _ => None,
+    }
+}
+
+/// Sums a packet of version 3 anew, with all its bytes.
+pub(crate) fn renew_checksum(bytes: &mut [u8], from: IpAddr, to: IpAddr) {
+    let pseudo = pseudo_header(from, to, bytes.len());
+    if let Some(field) = bytes.get_mut(CHECKSUM) {
+        field.fill(0);
+    }
+    let checksum = !fold(pseudo + sum(bytes));
+    if let Some(field) = bytes.get_mut(CHECKSUM) {
+        field.copy_from_slice(&checksum.to_be_bytes());
     }
 }
 

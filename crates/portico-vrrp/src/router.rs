@@ -15,7 +15,7 @@ mod owner;
 mod standby;
 pub mod timing;
 
-pub use accept::Refused;
+pub use accept::{Refused, screen};
 pub use config::{Config, Unfit};
 
 use crate::packet::{self, Advert};

@@ -8,6 +8,7 @@ use kube::Client;
 use portico_api::gates::Gates;
 use portico_api::service::Ranges;
 use portico_apiserver::{Config, OwnClient, Sizes, Storage, start};
+use portico_model::checks::Range;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::net::{IpAddr, Ipv4Addr};
@@ -124,6 +125,16 @@ pub struct Arguments {
     /// Check the endpoints of Services that `portico expose` made.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     expose_health_checks: bool,
+    /// Which addresses those checks may ask: networks, and `cluster` for the nodes' addresses and
+    /// their networks of pods. Loopback, link-local and metadata addresses are only asked where a
+    /// range of their own is listed.
+    #[arg(
+        long,
+        value_name = "RANGES",
+        default_value = "cluster",
+        value_delimiter = ','
+    )]
+    health_check_ranges: Vec<Range>,
 }
 
 impl Arguments {
@@ -190,6 +201,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
         let shared = matches!(config.storage, Storage::Etcd { .. });
         let server = start(config).await?;
+        let ranges = arguments.health_check_ranges;
         tracing::info!(address = %server.address, "serving the API");
         if let Some(path) = &server.kubeconfig {
             tracing::info!(
@@ -212,6 +224,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
             controllers.spawn(controller::run_health(
                 own_client(&server.own_client)?,
                 shared,
+                ranges.into(),
                 stopped,
             ));
         }

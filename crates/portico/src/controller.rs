@@ -9,6 +9,7 @@ use kube::Client;
 use portico_api::gates::Gates;
 use portico_controller::lease::{LeaseOptions, lead};
 use portico_controller::{balancers, endpoints, health};
+use portico_model::checks::{Range, Ranges};
 use portico_model::duration;
 use portico_node::health::listen;
 use portico_providers::cloud::CallMetrics;
@@ -60,6 +61,16 @@ pub struct Arguments {
     /// Also keep the older Endpoints objects.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     endpoints: bool,
+    /// Which addresses endpoint-health may ask: networks, and `cluster` for the nodes' addresses and
+    /// their networks of pods. Loopback, link-local and metadata addresses are only asked where a
+    /// range of their own is listed.
+    #[arg(
+        long,
+        value_name = "RANGES",
+        default_value = "cluster",
+        value_delimiter = ','
+    )]
+    health_check_ranges: Vec<Range>,
     /// Serve /metrics and /healthz here; 0 is nowhere.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10258")]
     metrics_bind_address: String,
@@ -194,7 +205,8 @@ async fn run_selected(
     };
     let checks = async {
         if selected.health {
-            run_elected_health(client.clone(), &election, stop.clone()).await;
+            let ranges = arguments.health_check_ranges.clone().into();
+            run_elected_health(client.clone(), &election, ranges, stop.clone()).await;
         }
         Ok(())
     };
@@ -236,16 +248,17 @@ pub async fn run_endpoints(
 }
 
 /// Health checks of endpoints, alone or in turns with others.
-pub async fn run_health(client: Client, leader_elect: bool, stop: watch::Receiver<bool>) {
-    run_elected_health(
-        client,
-        &Election {
-            leader_elect,
-            ..Election::default()
-        },
-        stop,
-    )
-    .await;
+pub async fn run_health(
+    client: Client,
+    leader_elect: bool,
+    ranges: Ranges,
+    stop: watch::Receiver<bool>,
+) {
+    let election = Election {
+        leader_elect,
+        ..Election::default()
+    };
+    run_elected_health(client, &election, ranges, stop).await;
 }
 
 async fn run_elected_endpoints(
@@ -264,8 +277,17 @@ async fn run_elected_endpoints(
         .await;
 }
 
-async fn run_elected_health(client: Client, election: &Election, stop: watch::Receiver<bool>) {
-    let work = |stop| health::run(client.clone(), health::Options::default(), stop);
+async fn run_elected_health(
+    client: Client,
+    election: &Election,
+    ranges: Ranges,
+    stop: watch::Receiver<bool>,
+) {
+    let options = health::Options {
+        ranges,
+        ..health::Options::default()
+    };
+    let work = |stop| health::run(client.clone(), options.clone(), stop);
     election.run(client.clone(), HEALTH_LEASE, stop, work).await;
 }
 

@@ -268,17 +268,15 @@ impl View<'_> {
         if !self.is_written() {
             return Ok(waiting_for_nodes());
         }
-        let live: Vec<_> = announcers
-            .iter()
-            .filter(|(_, node)| self.is_live(node))
-            .collect();
-        if live.is_empty() {
+        if !announcers.iter().any(|(_, node)| self.is_live(node)) {
             let patience = announcers.iter().map(|(_, node)| self.patience(node)).min();
             return patience
                 .filter(|until| *until > self.now)
                 .map_or_else(|| Ok(waiting_for_nodes()), Err);
         }
-        Ok(by_nodes(&live))
+        // All that announce are named, not those that were first: mere words of a good condition
+        // are not written again when the others follow.
+        Ok(by_nodes(&announcers))
     }
 
     /// Who serves is not enough: somebody has to attract the traffic.
@@ -367,9 +365,9 @@ impl View<'_> {
     }
 }
 
-fn by_nodes(live: &[&(&str, &Reporter)]) -> Verdict {
+fn by_nodes(announcers: &[(&str, &Reporter)]) -> Verdict {
     let named = |which: fn(&Reporter) -> bool| {
-        let names: Vec<&str> = live
+        let names: Vec<&str> = announcers
             .iter()
             .filter(|(_, node)| which(node))
             .map(|(name, _)| *name)

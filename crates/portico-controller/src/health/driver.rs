@@ -10,9 +10,9 @@ use std::{
 use futures_util::{
     StreamExt,
     future::{BoxFuture, FutureExt},
-    stream::FuturesUnordered,
+    stream::{self, FuturesUnordered},
 };
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
 use kube::{
     Api, Client,
     api::PostParams,
@@ -21,10 +21,10 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use portico_model::checks::Probe;
+use portico_model::checks::{Probe, RANGES_FLAG, Ranges};
 use tracing::{debug, info, warn};
 
-use super::{LABEL, Monitor, monitor::Target, probe::Prober};
+use super::{LABEL, Monitor, Networks, monitor::Target, probe::Prober};
 use crate::{
     Shutdown,
     backoff::WatchBackoff,
@@ -38,6 +38,8 @@ pub struct Options {
     pub probes: usize,
     /// How many slices are written at a time.
     pub concurrency: usize,
+    /// Which addresses may be asked.
+    pub ranges: Ranges,
 }
 
 impl Default for Options {
@@ -45,6 +47,7 @@ impl Default for Options {
         Self {
             probes: 256,
             concurrency: 16,
+            ranges: Ranges::default(),
         }
     }
 }
@@ -65,12 +68,16 @@ pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
     info!("health checks start");
     let mut driver = Driver {
         queue: Queue::new(options.concurrency, DELAYS),
-        monitor: Monitor::new(options.probes),
+        monitor: Monitor::new(options.probes, options.ranges.clone()),
+        networks: Networks::default(),
+        listed_nodes: None,
+        knows_nodes: !options.ranges.names_cluster(),
         started: Instant::now(),
         prober,
         client,
         listed: None,
         failing: false,
+        nodes_failing: false,
         probes: FuturesUnordered::new(),
         writes: FuturesUnordered::new(),
     };
@@ -96,6 +103,12 @@ struct Driver {
     listed: Option<BTreeSet<ObjectKey>>,
     /// The watch does not work; told once.
     failing: bool,
+    networks: Networks,
+    /// What the list of Nodes under way has so far.
+    listed_nodes: Option<Vec<Node>>,
+    /// All Nodes were heard of, or do not count. Before that nothing is asked or refused.
+    knows_nodes: bool,
+    nodes_failing: bool,
     probes: FuturesUnordered<BoxFuture<'static, Probed>>,
     writes: FuturesUnordered<BoxFuture<'static, (ObjectKey, kube::Result<EndpointSlice>)>>,
 }
@@ -105,6 +118,15 @@ impl Driver {
         let config = watcher::Config::default().labels(&format!("{LABEL}=true"));
         let slices = watcher(Api::<EndpointSlice>::all(self.client.clone()), config);
         let mut slices = slices.backoff(WatchBackoff::default()).boxed();
+        let mut nodes = match self.knows_nodes {
+            true => stream::pending().boxed(),
+            false => watcher(
+                Api::<Node>::all(self.client.clone()),
+                watcher::Config::default(),
+            )
+            .backoff(WatchBackoff::default())
+            .boxed(),
+        };
         loop {
             self.start_work();
             let deadlines = [
@@ -112,7 +134,8 @@ impl Driver {
                 self.queue.next_deadline(),
             ];
             tokio::select! {
-                Some(event) = slices.next() => self.feed(event),
+                Some(event) = nodes.next() => self.feed_nodes(event),
+                Some(event) = slices.next(), if self.knows_nodes => self.feed(event),
                 Some((probe, answer)) = self.probes.next() => self.answered(probe, answer),
                 Some((key, result)) = self.writes.next() => self.written(key, result),
                 () = sleep_until(deadlines.into_iter().flatten().min()) => {}
@@ -146,6 +169,48 @@ impl Driver {
                     .push(write(self.client.clone(), key, slice).boxed()),
                 None => drop(self.queue.finish(key, End::Done, Instant::now())),
             }
+        }
+    }
+
+    fn feed_nodes(&mut self, event: watcher::Result<Event<Node>>) {
+        let news = match event {
+            Ok(Event::Init) => {
+                self.listed_nodes = Some(Vec::new());
+                false
+            }
+            Ok(Event::InitApply(node)) => {
+                self.listed_nodes.get_or_insert_default().push(node);
+                false
+            }
+            Ok(Event::InitDone) => {
+                let listed = self.listed_nodes.take().unwrap_or_default();
+                self.networks = Networks::of(&listed);
+                (self.knows_nodes, self.nodes_failing) = (true, false);
+                true
+            }
+            Ok(Event::Apply(node)) => self.networks.apply(&node),
+            Ok(Event::Delete(node)) => self.networks.delete(&node),
+            Err(error) => {
+                if !std::mem::replace(&mut self.nodes_failing, true) {
+                    warn!(
+                        %error,
+                        "cannot watch Nodes, whose addresses and pods may be asked for their \
+                         health, will try again; without the right to list and watch them, give \
+                         {RANGES_FLAG} without the word cluster"
+                    );
+                }
+                false
+            }
+        };
+        if news {
+            self.monitor.set_networks(self.networks.clone(), self.now());
+            self.tell_refused();
+        }
+    }
+
+    fn tell_refused(&mut self) {
+        for (slice, (address, why)) in self.monitor.take_refused() {
+            warn!(%slice, %address, "an endpoint is {why}");
         }
     }
 
@@ -188,6 +253,7 @@ impl Driver {
         if let Err(problem) = self.monitor.apply(slice, self.now()) {
             warn!(slice = %key, "its endpoints are not checked: annotation {}: {problem}", super::CHECK);
         }
+        self.tell_refused();
     }
 
     fn answered(&mut self, probe: Probe<Target>, answer: Result<(), String>) {

@@ -8,9 +8,9 @@ use std::{
 };
 
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
-use portico_model::checks::{Checks, Probe};
+use portico_model::checks::{Checks, Probe, Ranges, Refused};
 
-use super::{CHECK, Check, CheckError, FAILING};
+use super::{CHECK, Check, CheckError, FAILING, Networks};
 use crate::key::ObjectKey;
 
 /// An address that is in several slices is asked once for each way in which it is.
@@ -23,22 +23,60 @@ pub struct Monitor {
     checks: Checks<Target>,
     /// Slices that may have to be written.
     touched: BTreeSet<ObjectKey>,
+    /// What may be asked, and what of it is the cluster.
+    ranges: Ranges,
+    networks: Networks,
+    /// Slices with an endpoint that may not be asked, since somebody last looked.
+    refused: BTreeMap<ObjectKey, (IpAddr, Refused)>,
 }
 
 struct Watched {
     slice: EndpointSlice,
-    /// One for each endpoint; `None` where it cannot be asked.
-    targets: Vec<Option<Target>>,
+    /// One for each endpoint.
+    aims: Vec<Aim>,
+}
+
+/// What there is to ask about an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Aim {
+    /// It has no address or no port.
+    Nothing,
+    At(Target),
+    /// It may not be asked.
+    Refused(IpAddr, Refused),
+}
+
+impl Aim {
+    fn target(&self) -> Option<&Target> {
+        match self {
+            Aim::At(target) => Some(target),
+            Aim::Nothing | Aim::Refused(..) => None,
+        }
+    }
 }
 
 impl Monitor {
     /// `most`: how many probes may be under way.
-    pub fn new(most: usize) -> Monitor {
+    pub fn new(most: usize, ranges: Ranges) -> Monitor {
         Monitor {
             slices: BTreeMap::new(),
             users: BTreeMap::new(),
             checks: Checks::new(most),
             touched: BTreeSet::new(),
+            ranges,
+            networks: Networks::default(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// The cluster's own networks changed: what may be asked is decided anew.
+    pub fn set_networks(&mut self, networks: Networks, now: Duration) {
+        self.networks = networks;
+        let slices: Vec<EndpointSlice> =
+            self.slices.values().map(|one| one.slice.clone()).collect();
+        for slice in slices {
+            // Problems of it were told when it came.
+            let _ = self.apply(slice, now);
         }
     }
 
@@ -56,33 +94,34 @@ impl Monitor {
             Some(Err(problem)) => (None, Err(problem)),
             None => (None, Ok(())),
         };
-        let targets: Vec<Option<Target>> = match check {
+        let aims: Vec<Aim> = match &check {
             Some(check) => slice
                 .endpoints
                 .iter()
                 .flatten()
-                .map(|one| Some((address(&slice, one)?, check.clone())))
+                .map(|endpoint| self.aim(&slice, endpoint, check))
                 .collect(),
             None => Vec::new(),
         };
         let before = self
             .slices
             .remove(&key)
-            .map(|watched| watched.targets)
+            .map(|watched| watched.aims)
             .unwrap_or_default();
-        for (target, endpoint) in targets.iter().zip(slice.endpoints.iter().flatten()) {
-            if let Some(target) = target {
-                self.want(target, &key, endpoint, now);
+        for (aim, endpoint) in aims.iter().zip(slice.endpoints.iter().flatten()) {
+            match aim {
+                Aim::At(target) => self.want(target, &key, endpoint, now),
+                Aim::Refused(address, why) if !before.contains(aim) => {
+                    self.refused.insert(key.clone(), (*address, *why));
+                }
+                Aim::Refused(..) | Aim::Nothing => {}
             }
         }
-        for target in before
-            .into_iter()
-            .flatten()
-            .filter(|target| !targets.contains(&Some(target.clone())))
-        {
-            self.unwant(&target, &key);
+        let gone = before.iter().filter(|aim| !aims.contains(aim));
+        for target in gone.filter_map(Aim::target) {
+            self.unwant(target, &key);
         }
-        self.slices.insert(key.clone(), Watched { slice, targets });
+        self.slices.insert(key.clone(), Watched { slice, aims });
         self.touched.insert(key);
         problem
     }
@@ -92,11 +131,12 @@ impl Monitor {
             return;
         };
         watched
-            .targets
+            .aims
             .iter()
-            .flatten()
+            .filter_map(Aim::target)
             .for_each(|target| self.unwant(target, key));
         self.touched.remove(key);
+        self.refused.remove(key);
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
@@ -133,14 +173,22 @@ impl Monitor {
         mem::take(&mut self.touched)
     }
 
+    /// Slices with an endpoint that may not be asked, since the last call: one of those, and why.
+    pub fn take_refused(&mut self) -> BTreeMap<ObjectKey, (IpAddr, Refused)> {
+        mem::take(&mut self.refused)
+    }
+
     /// The slice as it should be written; `None` where every endpoint is as ready as it should be,
-    /// and those that fail are told. Those that nobody has asked yet stay as they are.
+    /// and those that fail are told. Those that nobody has asked yet, or may ask, stay as they are.
     pub fn wanted(&self, key: &ObjectKey) -> Option<EndpointSlice> {
-        let Watched { slice, targets } = self.slices.get(key)?;
+        let Watched { slice, aims } = self.slices.get(key)?;
         let mut wanted = slice.clone();
         let mut changed = false;
-        for (endpoint, target) in wanted.endpoints.iter_mut().flatten().zip(targets) {
-            let Some(target) = target else { continue };
+        for (endpoint, aim) in wanted.endpoints.iter_mut().flatten().zip(aims) {
+            if let Aim::Refused(address, why) = aim {
+                changed |= !told(slice).any(|line| line == refusal(*address, *why));
+            }
+            let Some(target) = aim.target() else { continue };
             let Some(healthy) = self.checks.healthy(target) else {
                 continue;
             };
@@ -155,7 +203,7 @@ impl Monitor {
         if !changed {
             return None;
         }
-        let failing = self.failing(targets);
+        let failing = self.failing(aims);
         let annotations = wanted.metadata.annotations.get_or_insert_default();
         match failing.is_empty() {
             true => annotations.remove(FAILING),
@@ -164,19 +212,28 @@ impl Monitor {
         Some(wanted)
     }
 
-    fn failing(&self, targets: &[Option<Target>]) -> String {
-        let bad = targets
-            .iter()
-            .flatten()
-            .filter(|target| self.checks.healthy(target) == Some(false));
-        let lines = bad.map(|target| {
-            format!(
+    fn failing(&self, aims: &[Aim]) -> String {
+        let line = |aim: &Aim| match aim {
+            Aim::Refused(address, why) => Some(refusal(*address, *why)),
+            Aim::At(target) if self.checks.healthy(target) == Some(false) => Some(format!(
                 "{}: {}",
                 target.0.ip(),
                 self.checks.trouble(target).unwrap_or("does not answer")
-            )
-        });
-        lines.collect::<Vec<_>>().join("\n")
+            )),
+            Aim::At(_) | Aim::Nothing => None,
+        };
+        aims.iter().filter_map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn aim(&self, slice: &EndpointSlice, endpoint: &Endpoint, check: &Check) -> Aim {
+        let Some(socket) = address(slice, endpoint) else {
+            return Aim::Nothing;
+        };
+        let ip = socket.ip();
+        match self.ranges.check(ip, self.networks.contain(ip)) {
+            Ok(()) => Aim::At((socket, check.clone())),
+            Err(why) => Aim::Refused(ip, why),
+        }
     }
 
     fn want(&mut self, target: &Target, key: &ObjectKey, endpoint: &Endpoint, now: Duration) {
@@ -211,13 +268,21 @@ fn ready(endpoint: &Endpoint) -> Option<bool> {
 
 /// Why it fails may change with every answer, and is not worth a write.
 fn is_told_to_fail(slice: &EndpointSlice, target: &Target) -> bool {
-    let told = slice
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(FAILING));
     let start = format!("{}: ", target.0.ip());
-    told.is_some_and(|told| told.lines().any(|line| line.starts_with(&start)))
+    told(slice).any(|line| line.starts_with(&start))
+}
+
+/// The lines of the slice about endpoints that fail or are not asked.
+fn told(slice: &EndpointSlice) -> impl Iterator<Item = &str> {
+    let annotations = slice.metadata.annotations.as_ref();
+    annotations
+        .and_then(|all| all.get(FAILING))
+        .into_iter()
+        .flat_map(|text| text.lines())
+}
+
+fn refusal(address: IpAddr, why: Refused) -> String {
+    format!("{address}: {why}")
 }
 
 /// Where an endpoint is asked: at its first address, as those who send it traffic do, and the

@@ -128,9 +128,15 @@ pub fn from_pod(pods: &LocalPods, family: Family) -> Vec<(String, String)> {
                 .map(|network| (source(network), String::new()))
                 .collect()
         }
-        LocalPods::Interface(name) => vec![(String::new(), format!("-i {}", label(name)))],
+        LocalPods::Interface(name) => vec![(
+            String::new(),
+            format!("-i {}", portico_model::table::label(name)),
+        )],
         LocalPods::InterfacePrefix(prefix) => {
-            vec![(String::new(), format!("-i {}+", label(prefix)))]
+            vec![(
+                String::new(),
+                format!("-i {}+", portico_model::table::label(prefix)),
+            )]
         }
     }
 }
@@ -178,7 +184,7 @@ impl<'a> Writer<'a> {
             key,
             port,
             pods: rules.local_pods.get(key.family),
-            name: label(&key.to_string()),
+            name: key.label(),
         }
     }
 
@@ -549,19 +555,6 @@ pub(super) fn source(network: &IpNet) -> String {
 
 pub fn family_of(network: &IpNet) -> Family {
     Family::of(network.addr())
-}
-
-/// Names come from the API; whatever they are, a rule stays one line and a comment one word in
-/// quotes.
-fn label(name: &str) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_graphic() && c != '"' && c != '\\' {
-            c
-        } else {
-            '_'
-        }
-    };
-    name.chars().map(plain).take(180).collect()
 }
 
 /// One in `left`, as it is printed after the kernel rounded what kube-proxy writes (ten digits).

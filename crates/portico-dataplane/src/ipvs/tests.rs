@@ -715,3 +715,21 @@ proptest! {
         prop_assert_eq!(ipvs.replace(&table).unwrap(), Report::default());
     }
 }
+
+/// Virtual servers and sets have no comments, so that no name gets into the kernel at all.
+#[test]
+fn hostile_names_change_no_operation() {
+    let done = |name: &str| {
+        let kernel = Fake::new(&OWN);
+        let (mut ipvs, mut table) = (open(&kernel), table());
+        let (key, port) = crate::testing::hostile(name, 1);
+        set(&mut table, key, Some((*port).clone()));
+        ipvs.replace(&table).unwrap();
+        kernel.done()
+    };
+    let plain = done("web");
+    assert!(plain.len() > 10);
+    for name in crate::testing::hostile_names() {
+        assert_eq!(done(&name), plain, "{name:?}");
+    }
+}

@@ -39,7 +39,7 @@ impl Port {
             wanted: Arc::default(),
             pools: Default::default(),
             members: Vec::new(),
-            name: Arc::from(as_comment(&key.to_string())),
+            name: Arc::from(as_comment(&key.label())),
         }
     }
 

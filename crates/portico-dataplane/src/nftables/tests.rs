@@ -675,3 +675,25 @@ fn a_moved_endpoint_costs_four_operations() {
     // Its slot, and that it may reach itself: each taken from the one and given to the other.
     assert_eq!(nft.apply(&table.rules, &[change]).unwrap().operations, 4);
 }
+
+/// What of a name becomes the comment of an element is one printable word, and what was installed
+/// is recognized by it.
+#[test]
+fn hostile_names_become_comments_that_nft_can_print() {
+    for name in crate::testing::hostile_names() {
+        let (key, port) = crate::testing::hostile(&name, 1);
+        let table = crate::testing::table(vec![(key, port)]);
+        let kernel = Fake::new();
+        let mut nft = Nftables::new(kernel.clone());
+        nft.replace(&table).unwrap();
+        let elements = kernel.elements(Family::V4);
+        let comments: Vec<&str> = elements.iter().filter_map(Element::comment).collect();
+        assert!(comments.len() >= 4, "{name:?}: {elements:?}");
+        for comment in comments {
+            let is_plain = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
+            assert!(comment.chars().all(is_plain), "{comment:?}");
+            assert!(comment.len() <= 127, "{comment:?}");
+        }
+        assert_eq!(nft.replace(&table).unwrap(), Report::default(), "{name:?}");
+    }
+}

@@ -9,6 +9,7 @@ mod render;
 
 use crate::facts::{AddressKind, Node, Report, Service, ServiceName, Slice};
 use crate::zone::{self, Key, Member, Origin, Patch};
+use portico_model::checks::{Ranges, Refused};
 use portico_view::fitness::Unfit;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
@@ -23,6 +24,8 @@ pub struct Settings {
     /// The address that a node is probed at: the first of the first kind; the first that is given
     /// for it where this is empty.
     pub probed: Vec<AddressKind>,
+    /// Which addresses may be probed: a Node's are written by the node itself.
+    pub ranges: Ranges,
     pub healthz_port: u16,
     /// Services of the cluster itself are given too.
     pub cluster_services: bool,
@@ -46,6 +49,8 @@ struct NodeState {
     /// `None` where its name does not fit into the zone.
     entry: Option<Arc<zone::Node>>,
     probe: Option<SocketAddr>,
+    /// Why its address is not probed.
+    refused: Option<(IpAddr, Refused)>,
 }
 
 /// Whom the health of an address matters to.
@@ -68,6 +73,8 @@ pub struct NodeView {
     pub name: String,
     pub given: bool,
     pub probe: Option<SocketAddr>,
+    /// The address may not be probed.
+    pub refused: Option<(IpAddr, Refused)>,
     pub left_out: Option<&'static str>,
     pub healthy: Option<bool>,
 }
@@ -160,6 +167,7 @@ impl Index {
                         facts,
                         entry,
                         probe,
+                        refused: None,
                     },
                 );
                 self.aim(name);
@@ -222,6 +230,7 @@ impl Index {
             name: name.clone(),
             given: self.is_fit(state) || self.nobody_fit && is_eligible(state),
             probe: state.probe,
+            refused: state.refused,
             left_out: match state.entry {
                 None => {
                     Some("has no address at which node ports answer, or a name that does not fit")
@@ -354,10 +363,22 @@ impl Index {
             .get(name)
             .and_then(|report| report.healthz_port)
             .unwrap_or(self.settings.healthz_port);
-        let probe = self
-            .probed_address(state)
-            .map(|ip| SocketAddr::new(ip, port));
+        // An address that may not be probed is not passed over for another: the node would be
+        // judged by an address that the operator did not mean.
+        let (probe, refused) = match self.probed_address(state) {
+            None => (None, None),
+            Some(ip) => match self.settings.ranges.check(ip, true) {
+                Ok(()) => (Some(SocketAddr::new(ip, port)), None),
+                Err(why) => (None, Some((ip, why))),
+            },
+        };
         let before = state.probe;
+        if state.refused != refused
+            && let Some(state) = self.nodes.get_mut(name)
+        {
+            state.refused = refused;
+            self.touched_nodes.insert(name.to_owned());
+        }
         if before != probe {
             self.swap_probe(&User::Node(name.to_owned()), before, probe);
             if let Some(state) = self.nodes.get_mut(name) {

@@ -2,6 +2,7 @@ use super::*;
 use crate::facts::Reach;
 use crate::testing::{HEALTHZ, Rig, ips, name, node, service, slice};
 use crate::zone::Families;
+use portico_model::checks::Range;
 use portico_view::fitness::Unfit;
 
 fn public() -> Service {
@@ -152,14 +153,8 @@ fn only_addresses_at_which_node_ports_answer_are_given_and_probed() {
         (AddressKind::External, "192.0.2.7".parse().unwrap()),
         (AddressKind::Internal, "fd00::1".parse().unwrap()),
     ];
-    let left_out = None;
-    rig.index.set_node(
-        "n1",
-        Some(Node {
-            addresses,
-            left_out,
-        }),
-    );
+    let unfit = None;
+    rig.index.set_node("n1", Some(Node { addresses, unfit }));
     rig.index.take_probes();
     let listens = |networks: &[&str]| {
         let networks = networks.iter().map(|text| text.parse().unwrap());
@@ -406,4 +401,56 @@ fn names_that_are_too_long_are_left_out() {
         .set_node(&[&*long; 4].join("."), Some(node(&["10.0.0.9"])));
     assert_eq!(rig.records("10.0.0.9"), [""; 0]);
     assert!(rig.index.nodes().iter().any(|node| node.left_out.is_some()));
+}
+
+/// A node writes its own status, and may claim to have any address.
+#[test]
+fn a_node_with_an_address_that_may_not_be_probed_is_neither_probed_nor_given() {
+    let mut rig = Rig::new();
+    for (name, address) in [
+        ("n1", "10.0.0.1"),
+        ("n2", "127.0.0.1"),
+        ("n3", "169.254.169.254"),
+        ("n4", "fd00:ec2::254"),
+        ("n5", "::ffff:127.0.0.1"),
+    ] {
+        rig.index.set_node(name, Some(node(&[address])));
+    }
+    let wanted = rig.index.take_probes().wanted;
+    assert_eq!(wanted, ["10.0.0.1:10256".parse().unwrap()]);
+    rig.index.set_health(wanted[0], true);
+    rig.index.take();
+    let nodes = rig.index.nodes();
+    let given: Vec<&str> = nodes
+        .iter()
+        .filter(|node| node.given)
+        .map(|node| &*node.name)
+        .collect();
+    assert_eq!(given, ["n1"]);
+    let why = nodes[2].refused.unwrap().1.to_string();
+    assert!(
+        why.contains("a link-local address must be in --health-check-ranges"),
+        "{why}"
+    );
+    // Once it tells an address that is a node's, it is one like the others.
+    rig.index.set_node("n2", Some(node(&["10.0.0.2"])));
+    assert_eq!(
+        rig.index.take_probes().wanted,
+        ["10.0.0.2:10256".parse().unwrap()]
+    );
+    assert_eq!(rig.index.nodes()[1].refused, None);
+}
+
+#[test]
+fn only_listed_addresses_are_probed_where_there_is_a_list() {
+    let mut rig = Rig::with(|settings| {
+        let range: Range = "127.0.0.0/8".parse().unwrap();
+        settings.ranges = vec![range].into();
+    });
+    rig.index.set_node("n1", Some(node(&["10.0.0.1"])));
+    rig.index.set_node("n2", Some(node(&["127.0.0.2"])));
+    assert_eq!(
+        rig.index.take_probes().wanted,
+        ["127.0.0.2:10256".parse().unwrap()]
+    );
 }

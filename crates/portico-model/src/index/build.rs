@@ -8,9 +8,10 @@ use super::topology::{Needs, Pools, pools};
 use crate::announce::Announceable;
 use crate::table::{
     Claim, Claims, Endpoint, Family, Frontend, FrontendIndex, FrontendKey, FrontendKind,
-    HealthCheck, Masquerade, Outcome, PerFamily, PortKey, ServiceName, ServicePort,
+    HealthCheck, Masquerade, Outcome, PerFamily, PortKey, ServiceName, ServicePort, unservable,
 };
 use ipnet::IpNet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The Service with all that is known of it.
@@ -22,7 +23,14 @@ pub(super) struct Parts<'a> {
 }
 
 /// Every frontend that a Service wants.
-pub(super) fn claims(name: &ServiceName, record: &ServiceRecord) -> Claims {
+///
+/// `own` are the node's primary addresses. A cluster IP among them would have the node refuse its
+/// own ports; external addresses may be the node's, since that is how many clusters are reached.
+pub(super) fn claims(
+    name: &ServiceName,
+    record: &ServiceRecord,
+    own: &PerFamily<Option<IpAddr>>,
+) -> Claims {
     let mut claims = Claims::default();
     for (port, family) in ports(record) {
         let key = port_key(name, port, family);
@@ -35,12 +43,14 @@ pub(super) fn claims(name: &ServiceName, record: &ServiceRecord) -> Claims {
             };
             (frontend, Claim::new(kind, record.created, key.clone()))
         };
-        claims.ours.extend(
-            record
-                .addresses(port, family)
-                .iter()
-                .map(|a| claim(a.kind, a.address, a.port)),
-        );
+        for at in record.addresses(port, family) {
+            let is_own = at.kind == FrontendKind::ClusterIp && at.address == *own.get(family);
+            let wanted = claim(at.kind, at.address, at.port);
+            match is_own || at.address.and_then(unservable).is_some() {
+                true => claims.refused.push(wanted),
+                false => claims.ours.push(wanted),
+            }
+        }
         let of_family = record
             .proxied_ips
             .iter()
@@ -90,7 +100,12 @@ impl Parts<'_> {
 
     /// `None` where no load balancer delivers packets to its address.
     pub fn announceable(&self) -> Option<Announceable> {
-        let (addresses, local) = (&self.record.load_balancer_ips, self.record.external_local);
+        let local = self.record.external_local;
+        let addresses = self.record.load_balancer_ips.iter();
+        let addresses: Box<[IpAddr]> = addresses
+            .filter(|address| unservable(**address).is_none())
+            .copied()
+            .collect();
         if addresses.is_empty() || self.record.ports.is_empty() {
             return None;
         }
@@ -104,7 +119,7 @@ impl Parts<'_> {
             }
         };
         Some(Announceable {
-            addresses: addresses.clone(),
+            addresses,
             local,
             served: PerFamily {
                 v4: served(Family::V4),

@@ -35,6 +35,8 @@ pub(super) struct Here {
     pub zone: String,
     /// Loopback where it is not known.
     pub address: PerFamily<IpAddr>,
+    /// The same, as far as it is known.
+    pub own: PerFamily<Option<IpAddr>>,
     pub pods_known: PerFamily<bool>,
     pub masquerade_all: bool,
 }
@@ -99,7 +101,13 @@ impl NodeState {
             .cidrs
             .iter()
             .filter_map(|cidr| complaints.network(cidr, "CIDR"))
-            .collect();
+            .collect::<Vec<IpNet>>();
+        for network in networks.iter().filter(|one| self.has_own_address(one)) {
+            complaints.add(format!(
+                "CIDR {network} has addresses of the node itself in it; cluster IPs in it that no \
+                 Service has are not refused"
+            ));
+        }
         self.service_cidrs
             .insert(cidr.metadata.name.clone(), networks);
         self.changed = true;
@@ -134,6 +142,10 @@ impl NodeState {
                     .primary(Family::V6)
                     .unwrap_or(Ipv6Addr::LOCALHOST.into()),
             },
+            own: PerFamily {
+                v4: self.primary(Family::V4),
+                v6: self.primary(Family::V6),
+            },
             pods_known: PerFamily {
                 v4: known(Family::V4),
                 v6: known(Family::V6),
@@ -143,7 +155,12 @@ impl NodeState {
     }
 
     pub fn rules(&self) -> NodeRules {
-        let service_cidrs: Vec<IpNet> = self.service_cidrs.values().flatten().copied().collect();
+        let service_cidrs = self.service_cidrs.values().flatten().copied();
+        // Packets to unused addresses of these networks are dropped, so one that has the node's own
+        // address would cut the node off.
+        let service_cidrs: Vec<IpNet> = service_cidrs
+            .filter(|network| !self.has_own_address(network))
+            .collect();
         NodeRules {
             local_pods: PerFamily {
                 v4: self.local_pods(Family::V4),
@@ -157,6 +174,20 @@ impl NodeState {
             service_cidrs: IpNet::aggregate(&service_cidrs),
             masquerade_mark: self.settings.masquerade_mark,
         }
+    }
+
+    /// Whether a network has loopback addresses, or the primary address of the node, in it.
+    fn has_own_address(&self, network: &IpNet) -> bool {
+        let family = Family::of(network.addr());
+        let loopback: IpAddr = match family {
+            Family::V4 => Ipv4Addr::LOCALHOST.into(),
+            Family::V6 => Ipv6Addr::LOCALHOST.into(),
+        };
+        network.addr().is_loopback()
+            || network.contains(&loopback)
+            || self
+                .primary(family)
+                .is_some_and(|own| network.contains(&own))
     }
 
     fn primary(&self, family: Family) -> Option<IpAddr> {

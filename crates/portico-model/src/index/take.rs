@@ -1,10 +1,12 @@
 //! Rebuilds what was touched and says what changed.
 
 use super::build::{Parts, claims};
+use super::node::Here;
 use super::parse::report;
+use super::services::ServiceRecord;
 use super::{Index, Problem, Update};
 use crate::announce::Announceable;
-use crate::table::{Change, Claims, HealthCheck, PortKey, ServiceName, ServicePort};
+use crate::table::{Change, Claims, Family, HealthCheck, PortKey, ServiceName, ServicePort};
 use std::mem;
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ impl Index {
     fn take_rules(&mut self) -> bool {
         let here = self.node.here();
         if here != self.here {
+            self.claim_again(&here);
             self.here = here;
             self.dirty.extend(self.services.keys().cloned());
         }
@@ -42,6 +45,28 @@ impl Index {
         let changed = rules != self.table.rules;
         self.table.rules = rules;
         changed
+    }
+
+    /// Services whose cluster IP was, or becomes, the node's own address claim anew.
+    fn claim_again(&mut self, here: &Here) {
+        for family in Family::BOTH {
+            let (before, after) = (*self.here.own.get(family), *here.own.get(family));
+            if before == after {
+                continue;
+            }
+            let touched = |record: &ServiceRecord| {
+                let cluster_ip = *record.cluster_ips.get(family);
+                cluster_ip.is_some() && (cluster_ip == before || cluster_ip == after)
+            };
+            #[expect(clippy::disallowed_methods, reason = "it is sorted before it is used")]
+            let again = self.services.iter().filter_map(|(name, known)| {
+                let record = known.record.as_deref().filter(|record| touched(record))?;
+                Some((name.clone(), Some(Box::new(record.clone()))))
+            });
+            let mut again: Vec<_> = again.collect();
+            again.sort_by(|(one, _), (other, _)| one.cmp(other));
+            self.replaced.extend(again);
+        }
     }
 
     fn take_eligible(&mut self) -> bool {
@@ -53,6 +78,7 @@ impl Index {
     /// rebuild whoever gains or loses one by it.
     fn change_claims(&mut self) {
         if self.replaced.is_empty() {
+            self.claimed_with = self.here.own;
             return;
         }
         let (mut released, mut claimed) = (Claims::default(), Claims::default());
@@ -65,19 +91,28 @@ impl Index {
                 .services
                 .get(&name)
                 .and_then(|known| known.record.as_deref());
-            let before = old.map(|record| claims(&name, &record)).unwrap_or_default();
-            let after = new.map(|record| claims(&name, record)).unwrap_or_default();
+            let before = old
+                .map(|record| claims(&name, &record, &self.claimed_with))
+                .unwrap_or_default();
+            let after = new
+                .map(|record| claims(&name, record, &self.here.own))
+                .unwrap_or_default();
             if before != after {
                 released.extend(before);
                 claimed.extend(after);
             }
         }
+        self.claimed_with = self.here.own;
         let moved = self.table.frontends.exchange(released, claimed);
         self.dirty.extend(moved.services);
         moved
             .conflicts
             .iter()
             .for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
+        moved
+            .refusals
+            .iter()
+            .for_each(|refusal| report(&mut self.problems, Problem::from(refusal)));
     }
 
     fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {

@@ -5,7 +5,7 @@ use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceNam
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Where packets go that belong to one frontend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +76,50 @@ pub struct FrontendIndex {
     /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`): not ours,
     /// kept to say so.
     proxied: BTreeSet<(FrontendKey, Claim)>,
+    /// Addresses that no Service may have, kept to say so: none, unless objects are wrong or
+    /// hostile.
+    refused: BTreeSet<(FrontendKey, Claim)>,
+}
+
+/// A frontend that no Service is served on, though one asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub frontend: FrontendKey,
+    pub key: PortKey,
+    /// What the address is.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusal {
+            frontend,
+            key,
+            reason,
+        } = self;
+        write!(
+            f,
+            "{frontend} is not served for {key}: it is {reason}, which no Service may have; give \
+             the Service another address"
+        )
+    }
+}
+
+/// What an address is that no Service may have: forwarding it would take the node's own traffic, or
+/// could not work. kube-apiserver refuses such cluster IPs and external IPs; a load balancer's
+/// address and another API server's objects are not checked by anybody else.
+pub fn unservable(address: IpAddr) -> Option<&'static str> {
+    if address.is_loopback() {
+        Some("a loopback address")
+    } else if address.is_unspecified() {
+        Some("the unspecified address")
+    } else if address.is_multicast() {
+        Some("a multicast address")
+    } else if address == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        Some("the broadcast address")
+    } else {
+        None
+    }
 }
 
 impl FrontendIndex {
@@ -101,6 +145,19 @@ impl FrontendIndex {
         of_address
             .min_by_key(|(key, _)| **key)
             .map(|(_, claim)| &claim.key)
+    }
+
+    /// The refusal of this frontend, if a Service asks for it.
+    pub fn refusal(&self, frontend: &FrontendKey) -> Option<Refusal> {
+        let claim = of_frontend(&self.refused, frontend).next()?;
+        Some(refusal(frontend, claim))
+    }
+
+    /// In the order of the frontends.
+    pub fn refusals(&self) -> impl Iterator<Item = Refusal> + '_ {
+        self.refused
+            .iter()
+            .map(|(frontend, claim)| refusal(frontend, claim))
     }
 
     /// In the order of the frontends.
@@ -137,12 +194,20 @@ impl FrontendIndex {
         for claim in &released.proxied {
             self.proxied.remove(claim);
         }
+        for claim in &released.refused {
+            self.refused.remove(claim);
+        }
         claimed
             .ours
             .into_iter()
             .for_each(|(frontend, claim)| self.claim(frontend, claim));
         self.proxied.extend(claimed.proxied);
         let mut moved = Moved::default();
+        for (frontend, claim) in claimed.refused {
+            moved.services.push(claim.key.service.clone());
+            moved.refusals.push(refusal(&frontend, &claim));
+            self.refused.insert((frontend, claim));
+        }
         for (frontend, before) in before {
             self.compare(frontend, before.as_ref(), &mut moved);
         }
@@ -211,12 +276,15 @@ pub(crate) struct Claims {
     pub ours: Vec<(FrontendKey, Claim)>,
     /// What their load balancers have.
     pub proxied: Vec<(FrontendKey, Claim)>,
+    /// Addresses that they may not have.
+    pub refused: Vec<(FrontendKey, Claim)>,
 }
 
 impl Claims {
     pub fn extend(&mut self, more: Claims) {
         self.ours.extend(more.ours);
         self.proxied.extend(more.proxied);
+        self.refused.extend(more.refused);
     }
 }
 
@@ -227,6 +295,8 @@ pub(crate) struct Moved {
     pub services: Vec<ServiceName>,
     /// On the frontends that were touched.
     pub conflicts: Vec<Conflict>,
+    /// Frontends that were newly asked for in vain.
+    pub refusals: Vec<Refusal>,
 }
 
 impl Claim {
@@ -245,6 +315,17 @@ impl Claim {
             created: 0,
             key: PortKey::least(),
         }
+    }
+}
+
+fn refusal(frontend: &FrontendKey, claim: &Claim) -> Refusal {
+    Refusal {
+        frontend: *frontend,
+        key: claim.key.clone(),
+        reason: frontend
+            .address
+            .and_then(unservable)
+            .unwrap_or("an address of this node itself"),
     }
 }
 

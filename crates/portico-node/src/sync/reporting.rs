@@ -121,6 +121,11 @@ impl Reporting {
                 .entry(conflict.loser.service.to_string())
                 .or_insert_with(|| conflict.to_string());
         }
+        for refusal in frontends.refusals() {
+            losers
+                .entry(refusal.key.service.to_string())
+                .or_insert_with(|| refusal.to_string());
+        }
         self.more_behind = losers.len().saturating_sub(MOST_BEHIND);
         let behind = losers.into_iter().take(MOST_BEHIND);
         self.behind = behind

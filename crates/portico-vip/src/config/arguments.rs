@@ -105,6 +105,22 @@ settings! {
     /// The other nodes, for networks without multicast [default: none, multicast is used]
     #[arg(long = "unicast-peer", value_name = "IP", value_delimiter = ',')]
     unicast_peers: Vec<IpAddr>,
+    /// The least hop limit of their adverts: 255, less one for each router on the way [default: 255,
+    /// and with IPv6 any, since keepalived does not set it there]
+    #[arg(long)]
+    least_hop_limit: u8,
+    /// A file with keys that adverts are signed with (HMAC-SHA256, as keepalived's auth_hmac): one a
+    /// line, its number and `hex:` with 64 digits or more; the first one signs, all are accepted. It
+    /// is read again when it changes [default: adverts are not signed]
+    #[arg(long, value_name = "FILE")]
+    auth_key_file: PathBuf,
+    /// What is done with keys: `enforce` signs and drops what is not signed, `permissive` signs,
+    /// `receive-only` only verifies what is signed [default: enforce]
+    #[arg(long, value_enum)]
+    auth_mode: AuthMode,
+    /// How far the clocks of the nodes may differ, 1s to 5m [default: three intervals, at least 5s]
+    #[arg(long, value_name = "DURATION")]
+    auth_window: Duration,
     /// A file with the simple password that VRRP 2 can have, at most 8 bytes [default: none]
     #[arg(long, value_name = "FILE")]
     password_file: PathBuf,
@@ -187,6 +203,25 @@ settings! {
     /// /var/lib/portico/vip]
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: PathBuf,
+}
+
+/// What is done with keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthMode {
+    Enforce,
+    Permissive,
+    ReceiveOnly,
+}
+
+impl From<AuthMode> for portico_vrrp::Mode {
+    fn from(mode: AuthMode) -> Self {
+        match mode {
+            AuthMode::Enforce => Self::Enforce,
+            AuthMode::Permissive => Self::Permissive,
+            AuthMode::ReceiveOnly => Self::ReceiveOnly,
+        }
+    }
 }
 
 /// Where status is served, or that it is not.

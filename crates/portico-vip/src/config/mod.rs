@@ -5,14 +5,14 @@ mod arguments;
 #[cfg(test)]
 mod tests;
 
-pub use arguments::{Duration as Span, Given, StatusAddress};
+pub use arguments::{AuthMode, Duration as Span, Given, StatusAddress};
 
 use crate::access::Access;
 use crate::election::Settings;
 use crate::forward::{ForwardSettings, HaproxySettings, Mode};
 use crate::servers::health::Thresholds;
 use ipnet::IpNet;
-use portico_vrrp::Version;
+use portico_vrrp::{Auth, Keys, Version};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +22,8 @@ const KIND: &str = "VipConfiguration";
 /// Where status is served on the loopback address.
 pub const STATUS_PORT: u16 = 10246;
 const PASSWORD_BYTES: usize = 8;
+/// How far clocks may be allowed to differ, as keepalived has it.
+const AUTH_WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 /// Longer than what is in flight takes to end.
 pub const DRAIN: Duration = Duration::from_secs(3);
 
@@ -30,6 +32,8 @@ pub const DRAIN: Duration = Duration::from_secs(3);
 pub struct Config {
     /// One for each family.
     pub elections: Vec<Settings>,
+    /// Where the keys are that adverts are signed with.
+    pub auth_key_file: Option<PathBuf>,
     pub addresses: Vec<IpAddr>,
     pub port: u16,
     /// Addresses of this machine: an API server with one of them is its own.
@@ -168,6 +172,7 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
     };
     Ok(Config {
         elections,
+        auth_key_file: given.auth_key_file,
         own_addresses,
         priority,
         priority_penalty: given.priority_penalty.unwrap_or(50),
@@ -265,6 +270,9 @@ fn election(
             .as_deref()
             .map(read_password)
             .transpose()?,
+        least_hops: given
+            .least_hop_limit
+            .unwrap_or(portico_vrrp::Config::usual_least_hops(own)),
         // The list may be the same on all nodes.
         peers: peers
             .filter(|peer| peer.is_ipv4() == first.is_ipv4() && *peer != own)
@@ -273,6 +281,13 @@ fn election(
     };
     if let Err(unfit) = router.check() {
         return wrong(field_of(&unfit), unfit.to_string());
+    }
+    let auth = auth(given, router.sent_interval())?;
+    if auth.is_some() && router.password.is_some() {
+        return wrong(
+            "passwordFile",
+            "adverts that are signed have no password: give authKeyFile alone",
+        );
     }
     let whole = if first.is_ipv4() { 32 } else { 128 };
     let prefix = given
@@ -287,6 +302,7 @@ fn election(
     let announce_every = span(given.announce_every, Duration::from_secs(60));
     Ok(Settings {
         router,
+        auth,
         interface,
         prefix,
         announcements: given.announcements.unwrap_or(5),
@@ -391,6 +407,43 @@ fn place(
             ),
         ),
     }
+}
+
+fn auth(given: &Given, interval: Duration) -> Result<Option<Auth>, ConfigError> {
+    let Some(path) = &given.auth_key_file else {
+        return match (given.auth_mode, given.auth_window) {
+            (None, None) => Ok(None),
+            _ => wrong(
+                "authKeyFile",
+                "it is needed where authMode or authWindow are given",
+            ),
+        };
+    };
+    let window = match given.auth_window {
+        None => Auth::usual_window(interval),
+        Some(Span(window)) if (AUTH_WINDOW.0..=AUTH_WINDOW.1).contains(&window) => window,
+        Some(window) => {
+            return wrong(
+                "authWindow",
+                format!("{window} is too short or too long: 1s to 5m are possible"),
+            );
+        }
+    };
+    Ok(Some(Auth {
+        keys: read_keys(path)?,
+        mode: given.auth_mode.unwrap_or(AuthMode::Enforce).into(),
+        window,
+    }))
+}
+
+/// The keys in a file. What is wrong is told without what is in it.
+pub fn read_keys(path: &Path) -> Result<Keys, ConfigError> {
+    let bad = |problem: String| ConfigError::File {
+        path: path.to_owned(),
+        problem,
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    Keys::parse(&text).map_err(|error| bad(error.to_string()))
 }
 
 fn read_password(path: &Path) -> Result<[u8; PASSWORD_BYTES], ConfigError> {

@@ -204,3 +204,47 @@ fn a_password_is_short() {
             .contains("at most 8 bytes")
     );
 }
+
+#[test]
+fn keys_come_from_a_file_and_only_with_what_they_need() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display();
+    let password = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(password.path(), "word").unwrap();
+    let secret = "0123456789abcdef0123456789abcdef";
+    std::fs::write(file.path(), format!("3 {secret}\n")).unwrap();
+    let yaml = format!("addresses: [172.16.64.58]\nauthKeyFile: {path}\n");
+    let settings = config(&yaml).unwrap().elections.remove(0);
+    let auth = settings.auth.clone().unwrap();
+    assert_eq!(auth.mode, portico_vrrp::Mode::Enforce);
+    assert_eq!(auth.window, Duration::from_secs(5));
+    assert!(!format!("{settings:?}").contains(secret));
+    let slow = config(&format!("{yaml}interval: 10s\nauthMode: receive-only\n")).unwrap();
+    let auth = slow.elections[0].auth.clone().unwrap();
+    assert_eq!(auth.window, Duration::from_secs(30));
+    assert_eq!(auth.mode, portico_vrrp::Mode::ReceiveOnly);
+    for (more, problem) in [
+        (
+            "authWindow: 10m",
+            "authWindow: 10m0s is too short or too long",
+        ),
+        (
+            &format!(
+                "vrrpVersion: 2\npasswordFile: {}",
+                password.path().display()
+            ),
+            "passwordFile: adverts that are signed have no password",
+        ),
+    ] {
+        let error = config(&format!("{yaml}{more}\n")).unwrap_err();
+        assert!(error.contains(problem), "{more}: {error}");
+    }
+    let error = config("addresses: [172.16.64.58]\nauthMode: enforce").unwrap_err();
+    assert!(error.contains("authKeyFile: it is needed"), "{error}");
+    std::fs::write(file.path(), "3 short").unwrap();
+    let error = config(&yaml).unwrap_err();
+    assert!(
+        error.contains("a key has 32 to 64 bytes") && !error.contains("3 short"),
+        "{error}"
+    );
+}

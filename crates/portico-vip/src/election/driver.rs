@@ -7,17 +7,18 @@ mod link;
 use super::adverts::Received;
 use super::announcing::Announcing;
 use super::attached::Attached;
+use super::hmac::Ring;
 use super::hold::Hold;
 use super::report::Report;
 use super::view::{Event, View, Watch};
 use super::wire::Mac;
 use super::{ElectionError, Settings, thread};
 use portico_dataplane::netlink::Socket;
-use portico_vrrp::{Input, Router, Time};
+use portico_vrrp::{Auth, Input, Output, Refused, Router, Signer, Time, screen};
 use std::io;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{oneshot, watch};
 
 /// Who takes over announces itself just before its advert comes: a claim is looked at when it has
@@ -37,12 +38,15 @@ pub struct Driver {
     attached: Option<Attached>,
     settings: Settings,
     router: Router,
+    /// Signs and verifies adverts, where there are keys.
+    signer: Option<Signer<Ring>>,
     announcing: Announcing,
     view: View,
     watch: Watch,
     lister: Socket,
     report: Report,
     priority: watch::Receiver<u8>,
+    auth: watch::Receiver<Option<Auth>>,
     /// A word asks for a planned end; if whoever could say it is gone, that is the end.
     stop: oneshot::Receiver<()>,
     leaving: bool,
@@ -64,6 +68,7 @@ enum Wake {
     Claim(io::Result<(IpAddr, Mac)>),
     Events(io::Result<Vec<Event>>),
     Priority(u8),
+    Auth(Option<Auth>),
     /// Planned or at once.
     Stop {
         planned: bool,
@@ -76,6 +81,7 @@ impl Driver {
         settings: Settings,
         report: Report,
         priority: watch::Receiver<u8>,
+        auth: watch::Receiver<Option<Auth>>,
         stop: oneshot::Receiver<()>,
     ) -> Result<Driver, ElectionError> {
         let netlink = ElectionError::doing("listen to what happens to links and addresses");
@@ -97,6 +103,7 @@ impl Driver {
             hold,
             attached: None,
             router: Router::new(config.clone()),
+            signer: settings.auth.clone().map(|auth| Signer::new(auth, Ring)),
             announcing: Announcing::new(
                 settings.announcements,
                 settings.announcement_gap,
@@ -108,6 +115,7 @@ impl Driver {
             lister,
             report,
             priority,
+            auth,
             stop,
             leaving: false,
             released: false,
@@ -178,6 +186,7 @@ impl Driver {
             hold,
             settings,
             priority,
+            auth,
             stop,
             leaving,
             ..
@@ -202,6 +211,7 @@ impl Driver {
                 Ok(()) => Wake::Priority(*priority.borrow_and_update()),
                 Err(_) => Wake::Stop { planned: false },
             },
+            Ok(()) = auth.changed() => Wake::Auth(auth.borrow_and_update().clone()),
         }
     }
 
@@ -240,6 +250,10 @@ impl Driver {
                 self.feed(thread::now(), Input::Priority(priority));
                 self.report.priority(self.router.config().priority);
             }
+            Wake::Auth(auth) => match (&mut self.signer, auth) {
+                (Some(signer), Some(auth)) => signer.set(auth),
+                (signer, auth) => *signer = auth.map(|auth| Signer::new(auth, Ring)),
+            },
             Wake::Stop { planned } => {
                 self.leaving = true;
                 self.announcing.stop();
@@ -282,15 +296,26 @@ impl Driver {
     fn hear(&mut self, received: &Received, buffer: &[u8]) {
         let payload = buffer.get(received.payload.clone()).unwrap_or_default();
         let (from, to, hops) = (received.from, received.to, received.hops);
-        self.feed(
-            thread::now(),
-            Input::Packet {
-                from,
-                to,
-                hops,
-                payload,
-            },
-        );
+        let now = thread::now();
+        let proven =
+            screen(self.router.config(), from, to, hops).and_then(|()| match &mut self.signer {
+                None => Ok(payload.into()),
+                Some(signer) => signer
+                    .verify(payload, from, to, clock())
+                    .map_err(Refused::from),
+            });
+        match proven {
+            Ok(payload) => self.feed(
+                now,
+                Input::Packet {
+                    from,
+                    to,
+                    hops,
+                    payload: &payload,
+                },
+            ),
+            Err(why) => self.act(now, Output::Ignored { from, why }),
+        }
     }
 
     fn feed(&mut self, now: Time, input: Input<'_>) {
@@ -306,6 +331,13 @@ impl Driver {
             self.suspend(why);
         }
     }
+}
+
+/// The time of day, by which packets are signed: since 1970.
+pub(super) fn clock() -> Duration {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Waits for ever where there is nothing to wait for.

@@ -5,15 +5,17 @@
 //! kernel for a few seconds at a time, so that they go when the process does, whatever it goes of.
 //!
 //! `driver` is the loop; `adverts` has the sockets of VRRP, `wire` those of ARP and neighbour
-//! discovery (`claims`: what is read from them; `announcing`: when they are sent); `hold` has the addresses and
-//! `virtual_link` the link with the virtual hardware address; `view` knows the link; `report` keeps
-//! the [`State`].
+//! discovery (`claims`: what is read from them; `announcing`: when they are sent); `hold` has the
+//! addresses and `virtual_link` the link with the virtual hardware address; `view` knows the link;
+//! `hmac` signs adverts; `report` keeps the [`State`].
 
 mod adverts;
 mod announcing;
 mod attached;
 mod claims;
 mod driver;
+#[doc(hidden)]
+pub mod hmac;
 mod hold;
 mod ready;
 mod report;
@@ -22,13 +24,14 @@ mod view;
 mod virtual_link;
 mod wire;
 
-pub use state::{Counters, PEERS, Peer, State, TRANSITIONS, Transition};
+pub use state::{Counters, PEERS, Peer, State, Stranger, TRANSITIONS, Transition};
 
 pub(crate) use portico_dataplane::link::rtnetlink;
 
 use driver::Driver;
 use portico_dataplane::link::{filter, longest_prefix};
 use portico_dataplane::thread;
+use portico_vrrp::Auth;
 use report::Report;
 use std::io;
 use std::thread::JoinHandle;
@@ -39,6 +42,8 @@ use tokio::sync::{oneshot, watch};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub router: portico_vrrp::Config,
+    /// How adverts are signed; `None` where they are not.
+    pub auth: Option<Auth>,
     /// The link that has the addresses, for example `eth0`. Our own address has to be on it.
     pub interface: String,
     /// Prefix length with which the addresses are added: that of our own address where they are in
@@ -85,6 +90,7 @@ const LONGEST_END: Duration = Duration::from_secs(2);
 pub struct Election {
     state: watch::Receiver<State>,
     priority: watch::Sender<u8>,
+    auth: watch::Sender<Option<Auth>>,
     stop: Option<oneshot::Sender<()>>,
     ended: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
@@ -97,6 +103,7 @@ impl Election {
         check(&settings)?;
         let (report, state) = Report::new(settings.router.priority);
         let (priority, priorities) = watch::channel(settings.router.priority);
+        let (auth, auths) = watch::channel(settings.auth.clone());
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let (begin, begun) = std::sync::mpsc::sync_channel(1);
@@ -112,7 +119,7 @@ impl Election {
                     Err(error) => return drop(begin.send(Err(error))),
                 };
             runtime.block_on(async {
-                match Driver::open(settings, report, priorities, stopped) {
+                match Driver::open(settings, report, priorities, auths, stopped) {
                     Err(error) => drop(begin.send(Err(error))),
                     Ok(driver) => {
                         drop(begin.send(Ok(())));
@@ -134,6 +141,7 @@ impl Election {
         Ok(Election {
             state,
             priority,
+            auth,
             stop: Some(stop),
             ended,
             thread,
@@ -151,6 +159,15 @@ impl Election {
     pub fn set_priority(&self, priority: u8) {
         self.priority
             .send_if_modified(|known| std::mem::replace(known, priority) != priority);
+    }
+
+    /// Other keys to sign and verify with. Takes effect at once.
+    pub fn set_auth(&self, auth: Option<Auth>) {
+        self.auth.send_if_modified(|known| {
+            let news = *known != auth;
+            *known = auth;
+            news
+        });
     }
 
     /// Gives the address to another, who answers before we stop to, and takes no more part. Without

@@ -25,6 +25,8 @@ pub struct State {
     pub transitions: Vec<Transition>,
     /// The last time that somebody else had the address.
     pub conflict: Option<(SystemTime, Conflict)>,
+    /// The last advert of somebody who has no business here.
+    pub stranger: Option<Stranger>,
     /// Why we cannot take part, for people: the link is not there, or our own address is not.
     pub trouble: Option<String>,
     pub counters: Counters,
@@ -39,6 +41,7 @@ impl State {
             peers: Vec::new(),
             transitions: Vec::new(),
             conflict: None,
+            stranger: None,
             trouble: None,
             counters: Counters::default(),
         }
@@ -50,6 +53,15 @@ pub struct Peer {
     pub address: IpAddr,
     pub priority: u8,
     pub last_heard: SystemTime,
+}
+
+/// An advert that was sent, or forged, by somebody who is not one of us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    pub at: SystemTime,
+    /// Which may be forged.
+    pub from: IpAddr,
+    pub why: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +78,8 @@ pub struct Counters {
     pub adverts_received: u64,
     /// Adverts of our virtual router that did not count, by what was wrong with them.
     pub adverts_ignored: BTreeMap<&'static str, u64>,
+    /// Those among them of strangers: unsigned, wrongly signed, not of a peer, from another link.
+    pub strangers: BTreeMap<&'static str, u64>,
     /// Packets of ours that did not get out.
     pub send_errors: u64,
     /// Changes of role.

@@ -2,6 +2,7 @@
 //! others see.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod attacks;
 mod keepalived;
 mod kernel;
 mod processes;

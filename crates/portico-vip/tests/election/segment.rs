@@ -138,6 +138,7 @@ impl Dialect {
             priority,
             interval: self.interval(),
             preempt: true,
+            least_hops: Config::usual_least_hops(self.own(number)),
             preempt_delay: Duration::ZERO,
             password: None,
             peers: if self.unicast {
@@ -148,6 +149,7 @@ impl Dialect {
         };
         Settings {
             router,
+            auth: None,
             interface: "eth0".to_owned(),
             prefix: if self.v6 { 128 } else { 32 },
             announcements: 3,

@@ -123,12 +123,14 @@ pub fn election(number: usize, v6: bool, priority: u8) -> Settings {
         priority,
         interval: Duration::from_millis(100),
         preempt: true,
+        least_hops: 255,
         preempt_delay: Duration::ZERO,
         password: None,
         peers: Vec::new(),
     };
     Settings {
         router,
+        auth: None,
         interface: "eth0".to_owned(),
         prefix: if v6 { 128 } else { 24 },
         announcements: 3,

@@ -1,6 +1,7 @@
 //! Which packets take part in the election, and what is wrong with the others.
 
 use super::Config;
+use crate::auth::Unproven;
 use crate::packet::{self, Advert, HOPS, Malformed, Version};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,8 +11,10 @@ use std::time::Duration;
 pub enum Refused {
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    #[error("hop limit {0} instead of 255: it comes from another link")]
-    Hops(u8),
+    #[error(transparent)]
+    Unproven(#[from] Unproven),
+    #[error("hop limit {0} instead of {1}: it comes from another link")]
+    Hops(u8, u8),
     #[error("sent to {0}, which is not how this virtual router talks")]
     Destination(IpAddr),
     #[error("sent by nobody we know")]
@@ -31,6 +34,15 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// Whether it was sent by somebody who has no business here, or on whose behalf it was forged:
+    /// not an honest router with other settings.
+    pub fn is_strangers(&self) -> bool {
+        matches!(
+            self,
+            Self::Unproven(_) | Self::Hops(..) | Self::UnknownPeer | Self::OwnAddress
+        )
+    }
+
     /// One word, to count by.
     pub fn name(&self) -> &'static str {
         match self {
@@ -43,13 +55,39 @@ impl Refused {
             Self::Malformed(Malformed::Authentication(_)) | Self::Password => "authentication",
             Self::Malformed(Malformed::Interval) | Self::Interval(_) => "interval",
             Self::Malformed(Malformed::NoAddress) | Self::OtherAddresses(_) => "addresses",
-            Self::Hops(_) => "hops",
+            Self::Unproven(Unproven::Unsigned) => "unsigned",
+            Self::Unproven(Unproven::Kind) => "signature-kind",
+            Self::Unproven(Unproven::UnknownKey(_)) => "unknown-key",
+            Self::Unproven(Unproven::Wrong) => "wrong-signature",
+            Self::Unproven(Unproven::Stale(_)) => "stale",
+            Self::Unproven(Unproven::Replayed) => "replayed",
+            Self::Hops(..) => "hops",
             Self::Destination(_) => "destination",
             Self::UnknownPeer => "peer",
             Self::OwnAddress => "own-address",
             Self::OtherRouter(_) => "router-id",
         }
     }
+}
+
+/// Whether a packet comes from where an advert may come from, whatever is in it. What this refuses
+/// need not be looked into, nor its signature be computed.
+pub fn screen(config: &Config, from: IpAddr, to: IpAddr, hops: u8) -> Result<(), Refused> {
+    let unicast = !config.peers.is_empty();
+    if unicast && !config.peers.contains(&from) {
+        return Err(Refused::UnknownPeer);
+    }
+    if from == config.own {
+        return Err(Refused::OwnAddress);
+    }
+    if unicast == to.is_multicast() || (!unicast && to != packet::group(config.own)) {
+        return Err(Refused::Destination(to));
+    }
+    let least = if unicast { config.least_hops } else { HOPS };
+    if hops < least {
+        return Err(Refused::Hops(hops, least));
+    }
+    Ok(())
 }
 
 /// The advert in a packet, if it is for us. Who shares only some of our addresses takes part: two
@@ -62,19 +100,7 @@ pub fn accept(
     hops: u8,
     payload: &[u8],
 ) -> Result<Advert, Refused> {
-    let unicast = !config.peers.is_empty();
-    if unicast && !config.peers.contains(&from) {
-        return Err(Refused::UnknownPeer);
-    }
-    if from == config.own {
-        return Err(Refused::OwnAddress);
-    }
-    if unicast == to.is_multicast() || (!unicast && to != packet::group(config.own)) {
-        return Err(Refused::Destination(to));
-    }
-    if !unicast && hops != HOPS {
-        return Err(Refused::Hops(hops));
-    }
+    screen(config, from, to, hops)?;
     let advert = Advert::decode(payload, from, to)?;
     if advert.vrid != config.vrid {
         return Err(Refused::OtherRouter(advert.vrid));

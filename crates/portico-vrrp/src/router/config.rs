@@ -1,6 +1,6 @@
 //! How a virtual router is set up, and what cannot be.
 
-use crate::packet::Version;
+use crate::packet::{HOPS, Version};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ pub struct Config {
     pub password: Option<[u8; 8]>,
     /// Others that may take part; empty with multicast, where everybody on the link may.
     pub peers: Vec<IpAddr>,
+    /// The least hop limit of a peer's adverts: 255 where no router is between us, one less for
+    /// each that is, and 0 for any. What goes to the group must have 255 in any case.
+    pub least_hops: u8,
 }
 
 /// Why a [`Config`] cannot work. A router that is driven with it all the same does not panic, and
@@ -50,6 +53,12 @@ pub enum Unfit {
 }
 
 impl Config {
+    /// What peers' adverts have if no router is between and nothing else is known: keepalived leaves
+    /// the hop limit of IPv6 packets to a peer to its kernel (64, mostly).
+    pub fn usual_least_hops(own: IpAddr) -> u8 {
+        if own.is_ipv4() { HOPS } else { 0 }
+    }
+
     pub fn check(&self) -> Result<(), Unfit> {
         let other_family = |address: &&IpAddr| address.is_ipv4() != self.own.is_ipv4();
         let stranger = self.addresses.iter().chain(&self.peers).find(other_family);

@@ -19,6 +19,7 @@ fn config() -> Config {
         priority: 100,
         interval: 250 * MS,
         preempt: true,
+        least_hops: 255,
         preempt_delay: Duration::ZERO,
         password: None,
         peers: vec![],
@@ -675,6 +676,10 @@ fn what_is_not_for_us_is_named() {
         peers: vec![ip(6)],
         ..config()
     };
+    let routed = Config {
+        least_hops: 253,
+        ..unicast.clone()
+    };
     let secret = Config {
         version: Version::V2,
         password: Some(*b"password"),
@@ -700,7 +705,7 @@ fn what_is_not_for_us_is_named() {
         Advert,
         Option<Refused>,
     );
-    let cases: [Case<'_>; 14] = [
+    let cases: [Case<'_>; 16] = [
         ("fine", &config(), from, group, 255, advert(50), None),
         (
             "routed",
@@ -709,7 +714,7 @@ fn what_is_not_for_us_is_named() {
             group,
             254,
             advert(50),
-            Some(Refused::Hops(254)),
+            Some(Refused::Hops(254, 255)),
         ),
         (
             "to us alone",
@@ -783,7 +788,33 @@ fn what_is_not_for_us_is_named() {
             advert(50),
             Some(Refused::UnknownPeer),
         ),
-        ("peer, routed", &unicast, ip(6), ip(5), 60, advert(50), None),
+        (
+            "peer, through a router",
+            &unicast,
+            ip(6),
+            ip(5),
+            254,
+            advert(50),
+            Some(Refused::Hops(254, 255)),
+        ),
+        (
+            "peer, through as many routers as there are",
+            &routed,
+            ip(6),
+            ip(5),
+            253,
+            advert(50),
+            None,
+        ),
+        (
+            "peer, through more",
+            &routed,
+            ip(6),
+            ip(5),
+            252,
+            advert(50),
+            Some(Refused::Hops(252, 253)),
+        ),
         (
             "peer, to all",
             &unicast,

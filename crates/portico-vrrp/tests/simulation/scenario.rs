@@ -72,6 +72,7 @@ fn configs(random: &mut Random) -> Vec<Config> {
             },
             interval,
             preempt: if preempt { true } else { random.percent(50) },
+            least_hops: 255,
             preempt_delay: if random.percent(70) {
                 Duration::ZERO
             } else {

@@ -10,6 +10,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use portico_model::objects;
 use portico_model::report::{self, NodeReport};
 use portico_view::ReportView;
+use portico_vip::config::STATUS_PORT;
+use portico_vip::status::Status;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +20,15 @@ use std::time::Duration;
 /// For an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 const HEALTHZ_PORT: u16 = 10256;
+
+/// The election of the control plane's address, as the daemon on this machine tells it.
+pub async fn vip() -> Result<Status, String> {
+    let at = SocketAddr::from(([127, 0, 0, 1], STATUS_PORT));
+    let answer = fetch::get(at, "/status", PATIENCE)
+        .await
+        .map_err(|error| format!("{at}: {error:#}"))?;
+    serde_json::from_str(&answer.body).map_err(|error| format!("{at}: {error}"))
+}
 
 /// Nothing where no API server is known and none was asked for.
 pub async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, String>> {
@@ -47,10 +58,13 @@ async fn look(reader: &Reader) -> anyhow::Result<Cluster> {
     let theirs = date.and_then(|date| rfc2822::parse(date).ok());
     let ahead = theirs.map(|theirs| theirs.timestamp().as_second() - Timestamp::now().as_second());
     let nodes: Vec<objects::Node> = reader.list("/api/v1/nodes").await?;
-    let reports = reports(reader).await;
+    let reports = reports(reader).await.map_err(|error| format!("{error:#}"));
     let mut asked = tokio::task::JoinSet::new();
     for node in nodes {
-        let report = reports.get(&*node.metadata.name).cloned();
+        let report = match &reports {
+            Ok(reports) => Ok(reports.get(&*node.metadata.name).cloned()),
+            Err(error) => Err(error.clone()),
+        };
         asked.spawn(look_at(node, report));
     }
     let mut nodes = asked.join_all().await;
@@ -58,7 +72,9 @@ async fn look(reader: &Reader) -> anyhow::Result<Cluster> {
     Ok(Cluster { ahead, nodes })
 }
 
-async fn look_at(node: objects::Node, report: Option<NodeReport>) -> Node {
+async fn look_at(node: objects::Node, report: Result<Option<NodeReport>, String>) -> Node {
+    let reports = report.as_ref().map(Option::is_some).map_err(String::clone);
+    let report = report.ok().flatten();
     let addresses = node.status.addresses.iter();
     let internal = addresses
         .filter(|address| address.type_ == "InternalIP")
@@ -83,24 +99,24 @@ async fn look_at(node: objects::Node, report: Option<NodeReport>) -> Node {
         name: node.metadata.name.to_string(),
         healthz,
         answer,
-        reports: report.is_some(),
+        reports,
         trouble,
     }
 }
 
-/// The reports of nodes that are alive. Where Leases cannot be read there are none.
-async fn reports(reader: &Reader) -> BTreeMap<String, NodeReport> {
+/// The reports of nodes that are alive.
+async fn reports(reader: &Reader) -> anyhow::Result<BTreeMap<String, NodeReport>> {
     let path = format!(
         "/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector={}",
         report::NAMESPACE,
         report::LABEL
     );
-    let leases: Vec<Lease> = reader.list(&path).await.unwrap_or_default();
+    let leases: Vec<Lease> = reader.list(&path).await?;
     let now = Timestamp::now();
     let of = |lease: &Lease| {
         let node = report::node_of_lease(lease.metadata.name.as_deref()?)?;
         let report = ReportView::of(lease, 0, now).filter(|report| report.fresh)?;
         Some((node.to_owned(), report.content))
     };
-    leases.iter().filter_map(of).collect()
+    Ok(leases.iter().filter_map(of).collect())
 }

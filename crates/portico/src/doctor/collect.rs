@@ -29,6 +29,9 @@ const SETTINGS: &[&str] = &[
     "net.ipv4.ip_local_reserved_ports",
 ];
 
+/// Of the data directory, where `portico node` keeps what it remembers.
+const NODE_FOLDER: &str = "node";
+
 pub fn machine(data_dir: &Path) -> Machine {
     let [nftables, iptables, ipvs, conntrack] = tries();
     Machine {
@@ -191,8 +194,14 @@ fn route(table: &str) -> Option<String> {
         .map(|words| words[0].to_owned())
 }
 
-/// The disk that the folder is on, or will be.
-fn disk(folder: &Path) -> Option<Disk> {
+/// The disk that the node's folder is on, or will be. In a pod that alone may be mounted for
+/// writing, and the folder around it belongs to the image.
+fn disk(data_dir: &Path) -> Option<Disk> {
+    let own = data_dir.join(NODE_FOLDER);
+    let folder = match own.exists() {
+        true => own.as_path(),
+        false => data_dir,
+    };
     let there = folder.ancestors().find(|path| path.exists())?;
     let output = Command::new("stat")
         .args(["-f", "-c", "%a %S"])

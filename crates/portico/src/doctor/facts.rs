@@ -29,6 +29,9 @@ pub struct Facts {
     pub mode: Mode,
     pub node_ports: (u16, u16),
     pub machine: Option<Machine>,
+    /// What `portico vip` on this machine says, or why it could not be asked; nothing where it does
+    /// not run.
+    pub vip: Option<Result<portico_vip::status::Status, String>>,
     /// Or why it could not be asked.
     pub cluster: Option<Result<Cluster, String>>,
 }
@@ -104,7 +107,8 @@ pub struct Node {
     pub healthz: Option<SocketAddr>,
     /// The code of its answer, or why there is none.
     pub answer: Result<u16, String>,
-    /// It has told what it serves, within the time that it has for that.
-    pub reports: bool,
+    /// Whether it has told what it serves, within the time that it has for that; or why that cannot
+    /// be known.
+    pub reports: Result<bool, String>,
     pub trouble: String,
 }

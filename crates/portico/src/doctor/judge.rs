@@ -5,6 +5,7 @@ mod kernel;
 mod machine;
 #[cfg(test)]
 mod tests;
+mod vip;
 
 use super::facts::Facts;
 use serde::Serialize;
@@ -85,6 +86,7 @@ impl Diagnosis {
             findings.extend(kernel::judge(machine, facts.mode));
             findings.extend(machine::judge(machine, facts));
         }
+        findings.extend(facts.vip.iter().flat_map(vip::judge));
         if let Some(cluster) = &facts.cluster {
             findings.extend(cluster::judge(cluster));
         }

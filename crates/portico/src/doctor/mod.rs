@@ -56,10 +56,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         true => None,
         false => crate::runtime()?.block_on(ask::cluster(arguments.kubeconfig)),
     };
+    let vip = match machine
+        .programs
+        .iter()
+        .any(|program| program.role == facts::Role::PorticoVip)
+    {
+        false => None,
+        true => Some(crate::runtime()?.block_on(ask::vip())),
+    };
     let facts = Facts {
         mode: arguments.proxy_mode,
         node_ports: arguments.node_port_range,
         machine: Some(machine),
+        vip,
         cluster,
     };
     let diagnosis = Diagnosis::of(&facts);

@@ -410,3 +410,20 @@ fn a_try_that_fails_says_which_it_was() {
     );
     assert_eq!(world.judge().verdicts[1].message, "no route (attempt 2)");
 }
+
+/// Words of a good condition are not written again, so they have to be true from the beginning.
+#[test]
+fn nodes_that_follow_are_named_from_the_beginning() {
+    let mut world = World::new();
+    world.reports = vec![("a", report(9)), ("b", report(10)), ("c", report(9))];
+    let announced = &world.judge().verdicts[2];
+    assert_eq!(announced.status, Status::True);
+    assert_eq!(announced.message, "at layer 2 by one of a, b, c");
+    world.service["spec"]["externalTrafficPolicy"] = json!("Local");
+    world.make(Balancer {
+        ingress: ingress(),
+        pending: None,
+    });
+    let announced = &world.judge().verdicts[2];
+    assert_eq!(announced.message, "at layer 2 by one of a, b");
+}

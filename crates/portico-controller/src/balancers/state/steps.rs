@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Entry, State};
-use crate::balancers::conditions::{Difference, Verdicts};
+use crate::balancers::conditions::{Aspect, Difference, Verdict, Verdicts};
 use crate::balancers::memory::{Kind, Made, Trouble};
 use crate::balancers::patch;
 use crate::balancers::service::{Claim, Facts};
@@ -204,8 +204,11 @@ impl State {
             .conditions
             .differ(&judgement.verdicts, facts.generation)
         {
-            Difference::None | Difference::Wording => return rest(None),
-            Difference::News => {
+            Difference::None => return rest(None),
+            Difference::Wording if !names_other_nodes(&facts, &judgement.verdicts) => {
+                return rest(None);
+            }
+            Difference::Wording | Difference::News => {
                 let due = entry.told.map_or(now, |told| told + NEWS);
                 if due > now {
                     return rest(Some(due));
@@ -443,4 +446,16 @@ fn spread(time: Duration, key: &ObjectKey) -> Duration {
         (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
     });
     time.mul_f64(0.5 + f64::from(hash >> 8) / f64::from(1 << 24))
+}
+
+/// Whether a Local Service would name other nodes as those that announce it, since its endpoints
+/// moved. Of others the list changes only with the cluster's nodes, which would be a write for each
+/// Service.
+fn names_other_nodes(facts: &Facts, verdicts: &Verdicts) -> bool {
+    let named = |verdict: &Verdict| verdict.message.clone();
+    let held = facts.conditions.verdict(Aspect::Announced).map(named);
+    let at = Aspect::ALL
+        .iter()
+        .position(|aspect| *aspect == Aspect::Announced);
+    facts.request.local && held != at.and_then(|at| verdicts.get(at)).map(named)
 }

@@ -1,5 +1,17 @@
 use super::*;
+use k8s_openapi::api::core::v1::Node;
+use portico_model::checks::Range;
 use serde_json::{Value, json};
+
+/// May ask all of 10.0.0.0/8.
+fn monitor() -> Monitor {
+    monitor_with(10)
+}
+
+fn monitor_with(most: usize) -> Monitor {
+    let range: Range = "10.0.0.0/8".parse().unwrap();
+    Monitor::new(most, vec![Range::Cluster, range].into())
+}
 
 const START: Duration = Duration::ZERO;
 
@@ -41,7 +53,7 @@ fn readiness(slice: &EndpointSlice) -> Vec<Option<bool>> {
 
 #[test]
 fn the_first_answer_decides_of_those_that_are_new() {
-    let mut monitor = Monitor::new(10);
+    let mut monitor = monitor();
     monitor
         .apply(
             slice(
@@ -76,7 +88,7 @@ fn the_first_answer_decides_of_those_that_are_new() {
 
 #[test]
 fn an_endpoint_falls_and_rises_after_so_many_answers() {
-    let mut monitor = Monitor::new(10);
+    let mut monitor = monitor();
     let before = slice(
         "web",
         "http:/ rise=2 fall=3",
@@ -117,7 +129,7 @@ fn an_endpoint_falls_and_rises_after_so_many_answers() {
 
 #[test]
 fn an_address_in_two_slices_is_asked_once() {
-    let mut monitor = Monitor::new(10);
+    let mut monitor = monitor();
     for name in ["a", "b"] {
         monitor
             .apply(slice(name, "tcp", &[("10.0.0.1", json!(false))]), START)
@@ -135,7 +147,7 @@ fn an_address_in_two_slices_is_asked_once() {
 
 #[test]
 fn another_way_to_check_starts_anew_and_forgets_nothing() {
-    let mut monitor = Monitor::new(10);
+    let mut monitor = monitor();
     monitor
         .apply(slice("web", "tcp", &[("10.0.0.1", json!(true))]), START)
         .unwrap();
@@ -154,7 +166,7 @@ fn another_way_to_check_starts_anew_and_forgets_nothing() {
 
 #[test]
 fn what_cannot_be_asked_stays_as_it_is() {
-    let mut monitor = Monitor::new(10);
+    let mut monitor = monitor();
     let problem = monitor
         .apply(
             slice("web", "gopher:/", &[("10.0.0.1", json!(true))]),
@@ -182,7 +194,7 @@ fn what_cannot_be_asked_stays_as_it_is() {
 
 #[test]
 fn an_endpoint_that_never_was_ready_is_told_once() {
-    let mut monitor = Monitor::new(10);
+    let mut monitor = monitor();
     monitor
         .apply(slice("web", "tcp", &[("10.0.0.1", json!(false))]), START)
         .unwrap();
@@ -196,4 +208,69 @@ fn an_endpoint_that_never_was_ready_is_told_once() {
     monitor.apply(wanted, START).unwrap();
     round(&mut monitor, Duration::from_secs(60), &["10.0.0.1"]);
     assert_eq!(monitor.wanted(&key("web")), None);
+}
+
+fn failing(slice: &EndpointSlice) -> Option<&str> {
+    let annotations = slice.metadata.annotations.as_ref()?;
+    annotations.get(FAILING).map(String::as_str)
+}
+
+/// The attack: whoever may write a slice has the controller ask whatever they like.
+#[test]
+fn addresses_outside_of_the_ranges_are_never_asked_and_the_slice_says_so() {
+    let mut monitor = monitor();
+    let strangers = [
+        "169.254.169.254",
+        "127.0.0.1",
+        "192.0.2.1",
+        "100.100.100.200",
+    ];
+    let endpoints = strangers.map(|address| (address, json!(true)));
+    let endpoints = [&endpoints[..], &[("10.0.0.1", json!(true))]].concat();
+    monitor
+        .apply(slice("web", "http:/latest/meta-data", &endpoints), START)
+        .unwrap();
+    let (address, why) = monitor.take_refused()[&key("web")];
+    assert!(strangers.contains(&address.to_string().as_str()));
+    assert!(why.to_string().contains("--health-check-ranges"));
+    assert_eq!(round(&mut monitor, START, &[]), 1, "only 10.0.0.1 is asked");
+    let wanted = monitor.wanted(&key("web")).unwrap();
+    assert_eq!(
+        failing(&wanted).unwrap(),
+        "169.254.169.254: not asked: a link-local address must be in --health-check-ranges by \
+         itself\n127.0.0.1: not asked: a loopback address must be in --health-check-ranges by \
+         itself\n192.0.2.1: not asked: add it to --health-check-ranges if it should \
+         be\n100.100.100.200: not asked: an address of a cloud's metadata service must be in \
+         --health-check-ranges by itself"
+    );
+    assert_eq!(readiness(&wanted), [Some(true); 5], "left as they are");
+    monitor.apply(wanted, START).unwrap();
+    assert_eq!(monitor.wanted(&key("web")), None, "it was told");
+    assert!(monitor.take_refused().is_empty(), "and logged once");
+}
+
+#[test]
+fn nodes_and_their_pods_are_asked_from_when_they_are_known() {
+    let mut monitor = monitor();
+    let endpoints = [("192.0.2.7", json!(false)), ("172.20.1.9", json!(false))];
+    monitor
+        .apply(slice("web", "tcp", &endpoints), START)
+        .unwrap();
+    let told = monitor.wanted(&key("web")).unwrap();
+    monitor.apply(told, START).unwrap();
+    assert_eq!(round(&mut monitor, START, &[]), 0);
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {"name": "n1"}, "spec": {"podCIDR": "172.20.1.0/24"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}
+    }))
+    .unwrap();
+    monitor.set_networks(Networks::of([&node]), START);
+    assert_eq!(round(&mut monitor, START, &[]), 2);
+    let wanted = monitor.wanted(&key("web")).unwrap();
+    assert_eq!(readiness(&wanted), [Some(true), Some(true)]);
+    assert_eq!(failing(&wanted), None);
+    monitor.apply(wanted, START).unwrap();
+    // The node goes, and nobody asks its addresses any more.
+    monitor.set_networks(Networks::default(), START);
+    assert_eq!(round(&mut monitor, Duration::from_secs(60), &[]), 0);
 }

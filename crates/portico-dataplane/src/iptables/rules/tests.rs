@@ -336,14 +336,55 @@ nat KUBE-SEP-{chain} -p tcp -m recent --set --name KUBE-SEP-{chain} {mask} -m tc
 }
 
 #[test]
-fn names_cannot_break_out_of_a_comment() {
-    assert_eq!(label("a/b:c"), "a/b:c");
-    assert_eq!(label("a\" -j ACCEPT\n-A \\"), "a__-j_ACCEPT_-A__");
-}
-
-#[test]
 fn probabilities_are_printed_as_the_kernel_keeps_them() {
     assert_eq!(probability(2), "0.50000000000");
     assert_eq!(probability(3), "0.33333333349");
     assert_eq!(probability(1000), "0.00100000016");
+}
+
+/// A rule is one line, its comment is one word in quotes, and nothing else comes from a name.
+#[test]
+fn hostile_names_stay_in_their_comment() {
+    for name in crate::testing::hostile_names() {
+        let (hostile, port) = crate::testing::hostile(&name, 1);
+        let mut plain = hostile.clone();
+        plain.service = ServiceName {
+            namespace: "ns".into(),
+            name: "name".into(),
+        };
+        let written = |key: &PortKey| -> Vec<String> {
+            let rules = port_rules(key, &port, &pods(&["10.0.0.0/8"]));
+            let chains = rules.chains.iter().flat_map(|chain| chain.rules.clone());
+            let shared = rules.shared.iter().map(|(_, rule)| rule.clone());
+            shared.chain(chains).collect()
+        };
+        // Chains are named by hashes of names, which differ.
+        let without = |rule: &String| -> String {
+            let parts: Vec<&str> = rule.split('"').collect();
+            assert!(
+                parts.len() == 3 || parts.len() == 1,
+                "{name:?} broke out: {rule}"
+            );
+            assert!(
+                rule.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+                "{rule:?}"
+            );
+            let comment = parts.get(1).copied().unwrap_or_default();
+            assert!(comment.len() <= 255 && !comment.contains('\\'), "{rule:?}");
+            let outside = [parts.first(), parts.get(2)].map(|part| *part.unwrap_or(&""));
+            let words = outside.join(" ");
+            let words = words.split(' ').map(|word| match word.len() {
+                24 | 25 if word.starts_with("KUBE-") => &word[..8],
+                _ => word,
+            });
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let rules = written(&hostile);
+        assert!(rules.len() > 10);
+        assert_eq!(
+            rules.iter().map(without).collect::<Vec<_>>(),
+            written(&plain).iter().map(without).collect::<Vec<_>>(),
+            "{name:?}"
+        );
+    }
 }

@@ -1,9 +1,11 @@
 //! Which addresses a Service answers on, and for whom.
 
 use super::harness::*;
-use crate::index::Settings;
+use crate::explain::{Origin, Packet, Verdict, explain};
+use crate::index::{Index, Settings};
 use crate::table::{Family, Frontend, FrontendKey, FrontendKind, Protocol};
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 fn addresses(port: &crate::table::ServicePort) -> Vec<String> {
     let show = |f: &Frontend| {
@@ -197,5 +199,139 @@ fn an_address_that_is_external_and_the_load_balancers_is_guarded() {
         frontend(&port, FrontendKind::LoadBalancerIp)
             .sources
             .is_some()
+    );
+}
+
+/// A load balancer with the cluster IP, external IP and load balancer IP, and a node port.
+fn hostile(cluster_ip: &str, external: &str, balanced: &str) -> Value {
+    let spec = json!({"clusterIP": cluster_ip, "clusterIPs": [cluster_ip], "externalIPs": [external],
+        "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30000}]});
+    load_balancer(spec, json!([{"ip": balanced}]))
+}
+
+#[test]
+fn addresses_that_no_service_may_have_are_not_served_and_the_problem_is_told() {
+    for (object, left, reasons) in [
+        (
+            hostile("127.0.0.1", "0.0.0.0", "224.0.0.18"),
+            vec!["*:30000"],
+            ["a loopback", "the unspecified", "a multicast"],
+        ),
+        (
+            hostile("224.0.0.1", "127.255.255.254", "255.255.255.255"),
+            vec!["*:30000"],
+            ["a loopback", "a multicast", "the broadcast"],
+        ),
+        (
+            hostile("::ffff:127.0.0.1", "192.0.2.1", "::ffff:127.0.0.9"),
+            vec!["192.0.2.1 80", "*:30000"],
+            ["a loopback", "a loopback", ""],
+        ),
+    ] {
+        let (index, update) = index_with(settings(), &[object]);
+        assert_eq!(addresses(&web(&index)), left);
+        let problems: Vec<String> = update.problems.iter().map(ToString::to_string).collect();
+        for reason in reasons {
+            assert!(
+                problems.iter().any(|problem| problem.contains(reason)),
+                "{reason}: {problems:?}"
+            );
+        }
+        assert_eq!(problems.len(), index.table().frontends.refusals().count());
+    }
+}
+
+#[test]
+fn a_loopback_address_is_not_announced() {
+    let mut index = Index::new(settings()).with_announcing();
+    apply(&mut index, &hostile("10.96.0.1", "192.0.2.1", "127.0.0.1"));
+    assert!(index.take().announceables.is_empty());
+}
+
+#[test]
+fn an_address_that_is_refused_is_free_again_with_its_service() {
+    let mut index = index(&[hostile("127.0.0.1", "0.0.0.0", "203.0.113.1")]);
+    assert_eq!(index.table().frontends.refusals().count(), 2);
+    apply(
+        &mut index,
+        &hostile("10.96.0.1", "192.0.2.1", "203.0.113.1"),
+    );
+    assert!(index.take().problems.is_empty());
+    assert_eq!(index.table().frontends.refusals().count(), 0);
+    assert_eq!(
+        addresses(&web(&index)),
+        ["10.96.0.1 80", "192.0.2.1 80", "203.0.113.1 80", "*:30000"]
+    );
+}
+
+/// External addresses may be the node's: that is how clusters without load balancers are reached,
+/// and what kube-proxy does.
+#[test]
+fn the_address_of_the_node_is_no_cluster_ip_from_when_it_is_known_to_be_its() {
+    let node = |address: &str| {
+        json!({"kind": "Node", "metadata": {"name": "here"},
+               "status": {"addresses": [{"type": "InternalIP", "address": address}]}})
+    };
+    let mut index = index(&[hostile("172.30.0.11", "172.30.0.12", "203.0.113.1")]);
+    let all = [
+        "172.30.0.11 80",
+        "172.30.0.12 80",
+        "203.0.113.1 80",
+        "*:30000",
+    ];
+    assert_eq!(addresses(&web(&index)), all);
+    apply(&mut index, &node("172.30.0.11"));
+    let update = index.take();
+    let problems: Vec<String> = update.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("an address of this node itself"));
+    assert_eq!(addresses(&web(&index)), &all[1..]);
+    apply(&mut index, &node("172.30.0.12"));
+    index.take();
+    assert_eq!(addresses(&web(&index)), all);
+}
+
+#[test]
+fn service_cidrs_with_addresses_of_the_node_drop_nothing() {
+    for bad in [
+        "127.0.0.0/16",
+        "0.0.0.0/0",
+        "127.0.0.1/32",
+        "::/0",
+        "::1/128",
+    ] {
+        let mut index = Index::new(settings());
+        let object =
+            json!({"metadata": {"name": "hostile"}, "spec": {"cidrs": [bad, "10.96.0.0/16"]}});
+        index.apply_service_cidr(&serde_json::from_value(object).unwrap());
+        let update = index.take();
+        assert_eq!(
+            index.table().rules.service_cidrs,
+            ["10.96.0.0/16".parse::<ipnet::IpNet>().unwrap()],
+            "{bad}"
+        );
+        assert_eq!(update.problems.len(), 1, "{bad}");
+    }
+}
+
+#[test]
+fn explain_says_why_an_address_is_not_served() {
+    let index = index(&[hostile("127.0.0.1", "192.0.2.1", "203.0.113.1")]);
+    let loopback: IpAddr = "127.0.0.1".parse().unwrap();
+    let packet = Packet {
+        origin: Origin::Node,
+        source: loopback,
+        destination: loopback,
+        port: 80,
+        protocol: Protocol::Tcp,
+        local: [loopback].into(),
+    };
+    let Verdict::NotOurs { why } = explain(index.table(), &packet).verdict else {
+        panic!("it is served");
+    };
+    assert_eq!(
+        why,
+        "127.0.0.1:80/tcp is not served for default/web: it is a loopback address, which no \
+         Service may have; give the Service another address"
     );
 }

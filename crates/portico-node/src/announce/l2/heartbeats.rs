@@ -2,7 +2,7 @@
 
 use super::seal::Key;
 use portico_l2::{Heartbeat, heartbeat};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::net::UdpSocket;
@@ -45,12 +45,11 @@ impl Heartbeats {
         let Some(socket) = socket else {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         };
-        socket
-            .try_send_to(
-                &self.key.seal(heartbeat.emit()),
-                SocketAddr::new(to, self.port),
-            )
-            .map(drop)
+        // Past the runtime, which takes a socket that it has not yet asked about for full: the
+        // first heartbeats after a start would be lost.
+        let sealed = self.key.seal(heartbeat.emit());
+        let to = SocketAddr::new(to, self.port);
+        SockRef::from(socket).send_to(&sealed, &to.into()).map(drop)
     }
 
     /// The next one, or `None` for what is not one, or not from a node. Nothing is lost if it is

@@ -1,18 +1,25 @@
 //! What the state machine says is done.
 
-use super::Driver;
+use super::{Driver, clock};
 use crate::election::attached::Attached;
+use crate::election::state::Stranger;
 use crate::election::wire::Mac;
 use portico_vrrp::{Output, Reason, Refused, Time};
 use std::io;
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 impl Driver {
     pub(super) fn act(&mut self, now: Time, output: Output) {
         match output {
-            Output::Send(payload) => self.send(|attached| attached.adverts.send(&payload)),
+            Output::Send(payload) => {
+                let group = portico_vrrp::packet::group(self.settings.router.own);
+                let payload = self.signed(payload, group);
+                self.send(|attached| attached.adverts.send(&payload));
+            }
             Output::SendTo(peer, payload) => {
-                self.send(|attached| attached.adverts.send_to(peer, &payload))
+                let payload = self.signed(payload, peer);
+                self.send(|attached| attached.adverts.send_to(peer, &payload));
             }
             Output::Take { lifetime } => {
                 self.lifetime = lifetime;
@@ -41,6 +48,14 @@ impl Driver {
             Output::Heard { from, advert } => self.report.heard(from, &advert),
             Output::Ignored { from, why } => self.ignored(from, &why),
             Output::Released => self.released = true,
+        }
+    }
+
+    fn signed(&mut self, payload: Vec<u8>, to: IpAddr) -> Vec<u8> {
+        let own = self.settings.router.own;
+        match &mut self.signer {
+            None => payload,
+            Some(signer) => signer.sign(payload, own, to, clock()),
         }
     }
 
@@ -103,6 +118,14 @@ impl Driver {
                 .or_default();
             before = *count;
             *count += 1;
+            if why.is_strangers() {
+                state.stranger = Some(Stranger {
+                    at: SystemTime::now(),
+                    from,
+                    why: why.to_string(),
+                });
+                *state.counters.strangers.entry(why.name()).or_default() += 1;
+            }
         });
         match before {
             0 => tracing::warn!(%from, "an advert is ignored: {why}"),

@@ -59,15 +59,25 @@ fn node(node: &Node) -> Finding {
         Ok(200) if !node.trouble.is_empty() => {
             Finding::broken(&check, format!("cannot install: {}", node.trouble), &logs)
         }
-        Ok(200) if node.reports => Finding::good(&check, format!("healthy{at}")),
-        Ok(200) => Finding::warning(
-            &check,
-            format!(
-                "healthy{at}, and does not report: is that kube-proxy, or are Leases in \
-                 kube-system forbidden to it?"
+        Ok(200) => match &node.reports {
+            Ok(true) => Finding::good(&check, format!("healthy{at}")),
+            Err(why) => Finding::note(
+                &check,
+                format!(
+                    "healthy{at}; whether it reports cannot be told, because the Leases of \
+                     kube-system cannot be listed from here: {why}"
+                ),
+                "run portico doctor with the kubeconfig of an administrator",
             ),
-            "kubectl apply -f deploy/rbac/node.yaml",
-        ),
+            Ok(false) => Finding::warning(
+                &check,
+                format!(
+                    "healthy{at}, and does not report: is that kube-proxy, or are Leases in \
+                 kube-system forbidden to it?"
+                ),
+                "kubectl apply -f deploy/rbac/node.yaml",
+            ),
+        },
         Ok(503) => Finding::broken(
             &check,
             format!("not fit{at}: its changes wait, or it is about to be deleted"),

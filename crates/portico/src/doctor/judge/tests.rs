@@ -300,7 +300,7 @@ fn what_a_mode_needs_depends_on_the_mode() {
         mode: Mode::Ipvs,
         node_ports: (30000, 32767),
         machine: Some(machine),
-        cluster: None,
+        ..Facts::default()
     };
     let diagnosis = Diagnosis::of(&facts);
     assert_eq!(diagnosis.findings[0].check, "kernel: ipvs");
@@ -322,14 +322,15 @@ fn the_cluster_is_judged_node_by_node() {
     };
     let sick = Node {
         trouble: "no nftables".into(),
-        ..node("n4", Ok(200), true)
+        ..node("n4", Ok(200), Ok(true))
     };
     let nodes = vec![
-        node("n1", Ok(200), true),
-        node("n2", Ok(503), true),
-        node("n3", Err("timed out".into()), false),
+        node("n1", Ok(200), Ok(true)),
+        node("n2", Ok(503), Ok(true)),
+        node("n3", Err("timed out".into()), Ok(false)),
         sick,
-        node("n5", Ok(200), false),
+        node("n5", Ok(200), Ok(false)),
+        node("n6", Ok(200), Err("leases is forbidden".to_owned())),
     ];
     let of = |ahead| Facts {
         cluster: Some(Ok(Cluster {
@@ -345,6 +346,7 @@ fn the_cluster_is_judged_node_by_node() {
         "node n3   its health is not told: timed out",
         "node n4   cannot install: no nftables",
         "node n5   healthy, and does not report",
+        "node n6   healthy; whether it reports cannot be told, because the Leases",
         "node n1   healthy",
         "clock     2 s behind",
     ] {
@@ -365,4 +367,56 @@ fn the_cluster_is_judged_node_by_node() {
         ..Facts::default()
     };
     assert!(Diagnosis::of(&away).is_broken());
+}
+
+#[test]
+fn strangers_at_the_control_planes_address_are_told() {
+    let status = |more: serde_json::Value| {
+        let mut router = serde_json::json!({
+            "addresses": ["192.0.2.1"], "interface": "eth0", "own": "192.0.2.2", "virtualRouterId": 2,
+            "vrrpVersion": 3, "role": "owner", "priority": 100, "transitions": [], "counters": {},
+            "peers": [{"address": "192.0.2.3", "priority": 50, "lastHeard": "2026-01-01T00:00:00Z"}],
+            "adverts": "signed", "advertsIgnored": {},
+        });
+        for (name, value) in more.as_object().unwrap() {
+            router[name] = value.clone();
+        }
+        let status = serde_json::json!({"port": 6443, "routers": [router], "servers": [],
+            "forwarding": {"mode": "direct", "why": "", "problems": [], "rules": []}});
+        let vip = serde_json::from_value(status).unwrap();
+        let facts = Facts {
+            vip: Some(Ok(vip)),
+            ..Facts::default()
+        };
+        Diagnosis::of(&facts).findings[0].clone()
+    };
+    let quiet = status(serde_json::json!({}));
+    assert_eq!(quiet.severity, Severity::Good, "{quiet:?}");
+    let open = status(serde_json::json!({"adverts": "of anybody on the link"}));
+    assert_eq!(open.severity, Severity::Note);
+    assert!(open.fix.unwrap().contains("--auth-key-file"));
+    let taken = status(serde_json::json!({"peers": [
+        {"address": "192.0.2.66", "priority": 255, "lastHeard": "2026-01-01T00:00:00Z"}]}));
+    assert_eq!(taken.severity, Severity::Broken);
+    assert!(
+        taken
+            .found
+            .contains("192.0.2.66 claims it with priority 255")
+    );
+    let attacked = status(serde_json::json!({
+        "strangers": {"unsigned": 40, "stale": 2},
+        "stranger": {"at": "2026-01-01T00:00:00Z", "from": "192.0.2.66", "why": "it is not signed"}}));
+    assert_eq!(attacked.severity, Severity::Warning);
+    assert!(
+        attacked
+            .found
+            .starts_with("42 adverts of strangers were dropped (stale 2, unsigned 40)"),
+        "{attacked:?}"
+    );
+    let facts = Facts {
+        vip: Some(Err("127.0.0.1:10246: refused".into())),
+        ..Facts::default()
+    };
+    let silent = &Diagnosis::of(&facts).findings[0];
+    assert_eq!(silent.severity, Severity::Warning);
 }
