@@ -310,8 +310,8 @@ fn what_others_change_is_repaired_and_what_is_theirs_is_left_alone() {
     );
 }
 
-/// The sets of kube-proxy in IPVS mode, as `ipset restore` reads them: smaller than ours, and in
-/// most clusters most of them are empty. Each is there for both families.
+/// The sets of kube-proxy in IPVS mode, as `ipset restore` reads them: in most clusters most of them
+/// are empty. Each is there for both families.
 const KUBE_PROXYS_SETS: [(&str, &str); 17] = [
     ("LOOP-BACK", "hash:ip,port,ip"),
     ("CLUSTER-IP", "hash:ip,port"),
@@ -349,15 +349,28 @@ fn kube_proxys_sets() -> String {
         .collect()
 }
 
-/// As kube-proxy leaves them: sets of its own, smaller ones, servers on node ports that only it
-/// knows.
+/// As kube-proxy leaves them: sets of its own, others as ours, servers on node ports that only it
+/// knows. And it finds what it needs when it comes back.
 #[test]
 fn kube_proxys_place_is_taken() {
     test_with_ipvs("kube_proxys_place_is_taken", || {
         let (node, table) = (Node::new(), table());
-        let mut restore = Command::new("ipset");
-        restore.arg("restore");
-        node.host.run(restore, &kube_proxys_sets()).unwrap();
+        let make_sets = || {
+            let mut restore = Command::new("ipset");
+            restore.args(["restore", "-exist"]);
+            node.host.run(restore, &kube_proxys_sets()).unwrap();
+        };
+        make_sets();
+        // Two that are too small, with an entry and without.
+        for line in [
+            "ipset destroy KUBE-LOAD-BALANCER",
+            "ipset create KUBE-LOAD-BALANCER hash:ip,port family inet maxelem 1000",
+            "ipset add KUBE-LOAD-BALANCER 203.0.113.1,tcp:80",
+            "ipset destroy KUBE-6-EXTERNAL-IP",
+            "ipset create KUBE-6-EXTERNAL-IP hash:ip,port family inet6 maxelem 1000",
+        ] {
+            node.command(line);
+        }
         for line in [
             "ip link add kube-ipvs0 type dummy",
             "ip addr add 10.96.0.1/32 dev kube-ipvs0",
@@ -392,8 +405,11 @@ fn kube_proxys_place_is_taken() {
         let sets = node.command("ipset save");
         assert!(
             sets.contains("create KUBE-CLUSTER-IP hash:ip,port family inet")
-                && sets.contains("maxelem 1048576")
+                && sets.contains("maxelem 65536")
+                && !sets.contains("maxelem 1000"),
+            "{sets}"
         );
+        make_sets();
     });
 }
 
@@ -569,5 +585,49 @@ fn addresses_of_the_node_stay_where_they_are() {
                 .enter(|| std::net::TcpListener::bind((local, 0)))
                 .is_ok()
         );
+    });
+}
+
+#[test]
+fn a_set_that_is_full_is_made_larger() {
+    test_with_ipvs("a_set_that_is_full_is_made_larger", || {
+        let (node, mut table) = (Node::new(), table());
+        let mut ipvs = node.open();
+        node.replace(&mut ipvs, &table);
+        // Nearly as many as fit, put there by another.
+        let many: String = (0..65_534)
+            .map(|number| {
+                let (high, low) = (number / 250, number % 250 + 1);
+                format!(
+                    "add KUBE-CLUSTER-IP 10.9.{}.{low},tcp:{}\n",
+                    high % 250,
+                    1000 + high / 250
+                )
+            })
+            .collect();
+        let mut restore = Command::new("ipset");
+        restore.arg("restore");
+        node.host.run(restore, &many).unwrap();
+        for number in 1..=5 {
+            let web = frontend(FrontendKind::ClusterIp, &format!("10.96.1.{number}"), 80);
+            let web = Frontend {
+                masquerade: Masquerade::UnlessPod,
+                ..web
+            };
+            let key = key(&format!("web{number}"), Protocol::Tcp, Family::V4);
+            let after = Some(port(&[web], &["10.244.1.1"]));
+            table.ports.insert(key.clone(), after.clone().unwrap());
+            let before = None;
+            let change = Change { key, before, after };
+            node.host
+                .enter(|| ipvs.apply(&table.rules, &[change]))
+                .unwrap();
+        }
+        let sets = node.command("ipset save KUBE-CLUSTER-IP");
+        assert!(sets.contains("maxelem 1048576"));
+        for number in 1..=5 {
+            let entry = format!("add KUBE-CLUSTER-IP 10.96.1.{number},tcp:80");
+            assert!(sets.contains(&entry), "{entry}");
+        }
     });
 }

@@ -18,9 +18,9 @@ pub fn say_why_it_waits(service: &mut Value) {
         return;
     }
     let message = format!(
-        "the load balancer goes first: this Service waits for the controller that made it to remove \
-         the finalizers {}. If no such controller runs any more, delete the load balancer by hand \
-         and remove them with kubectl edit",
+        "the load balancer goes first: this Service waits for the controller that made it to \
+         remove the finalizers {}. If no such controller runs any more, delete the load balancer \
+         by hand and remove them with kubectl edit",
         finalizers.join(", ")
     );
     let mut condition = json!({

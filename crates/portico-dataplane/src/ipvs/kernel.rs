@@ -19,6 +19,7 @@ use crate::iptables::{self, Variant, names};
 use crate::netlink::{Messages, Socket, generic};
 use crate::{ApplyError, Report};
 use portico_model::table::{Family, NodeRules};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -77,6 +78,8 @@ pub struct Netlink {
     requests: server::Requests,
     sets: Socket,
     links: Socket,
+    /// Sets that were made larger, because they were full.
+    large: BTreeSet<&'static str>,
     /// The number of our link, once it is known.
     link: Option<u32>,
     local: LocalAddresses,
@@ -116,6 +119,7 @@ impl Netlink {
             requests: server::Requests { subsystem },
             sets: open(libc::NETLINK_NETFILTER)?,
             links: open(libc::NETLINK_ROUTE)?,
+            large: BTreeSet::new(),
             link: None,
             local: LocalAddresses::open()
                 .map_err(|error| failed("opening a netlink socket", error))?,
@@ -206,22 +210,38 @@ impl Netlink {
         match read::is_as_made(&mut self.sets, set, family)? {
             Some(true) => Ok(()),
             None => self.sets_do(&format!("making the set {name}"), |m| {
-                set::create(m, name, set, family)
+                set::create(m, name, set, family, set::USUAL)
             }),
-            // Its entries are kept: packets look into it.
-            Some(false) => {
-                let doing = format!("making the set {name} anew");
-                let entries = read::entries(&mut self.sets, set, family)?;
-                _ = self.sets_do(&doing, |m| set::destroy(m, SPARE));
-                self.sets_do(&doing, |m| set::create(m, SPARE, set, family))?;
-                // Without entries there is no message, and so no answer to wait for.
-                if !entries.is_empty() {
-                    self.sets_do(&doing, |m| set::add(m, SPARE, &entries))?;
-                }
-                self.sets_do(&doing, |m| set::swap(m, SPARE, name))?;
-                self.sets_do(&doing, |m| set::destroy(m, SPARE))
-            }
+            Some(false) => self.make_set_anew(set, family, set::USUAL),
         }
+    }
+
+    /// Its entries are kept: packets look into it.
+    fn make_set_anew(&mut self, set: Set, family: Family, most: u32) -> Result<(), ApplyError> {
+        let name = set.name(family);
+        let doing = format!("making the set {name} anew");
+        let entries = read::entries(&mut self.sets, set, family)?;
+        _ = self.sets_do(&doing, |m| set::destroy(m, SPARE));
+        self.sets_do(&doing, |m| set::create(m, SPARE, set, family, most))?;
+        // Without entries there is no message, and so no answer to wait for.
+        if !entries.is_empty() {
+            self.sets_do(&doing, |m| set::add(m, SPARE, &entries))?;
+        }
+        self.sets_do(&doing, |m| set::swap(m, SPARE, name))?;
+        self.sets_do(&doing, |m| set::destroy(m, SPARE))
+    }
+
+    /// Makes room in the set that an operation adds to, once. Says whether it did.
+    fn make_room(&mut self, operation: &Operation) -> Result<bool, ApplyError> {
+        let Operation::AddEntry(set, entry) = operation else {
+            return Ok(false);
+        };
+        let family = entry.family();
+        if *set == Set::HealthCheck || !self.large.insert(set.name(family)) {
+            return Ok(false);
+        }
+        tracing::info!(set = set.name(family), "the set is full and made larger");
+        self.make_set_anew(*set, family, set::LARGE).map(|()| true)
     }
 
     fn sets_do(
@@ -264,6 +284,10 @@ impl Netlink {
                 .get(refusal.sequence.wrapping_sub(1) as usize)
                 .and_then(|at| operations.get(*at));
             let operation = operation.unwrap_or(first);
+            // What of the batch was done is no error when it is sent again.
+            if set::is_full(&refusal.error) && self.make_room(operation)? {
+                return self.send_some(operations, sent);
+            }
             match (
                 is_done(operation, &refusal.error),
                 is_unusable(operation, &refusal.error),

@@ -48,8 +48,11 @@ const MOST: u16 = 19;
 const IP2: u16 = 20;
 const CIDR2: u16 = 21;
 
-/// More entries than this no set takes. What it costs depends on how many there are.
-const CAPACITY: u32 = 1 << 20;
+/// How many entries a set takes at first. It is kube-proxy's number: one that comes back uses a set
+/// of its name only if that is of its size.
+pub const USUAL: u32 = 1 << 16;
+/// And once that was not enough. What a set costs depends on how many there are.
+pub const LARGE: u32 = 1 << 20;
 /// Entries in one message; it has to be shorter than 64 KiB.
 const TOGETHER: usize = 400;
 
@@ -70,7 +73,7 @@ fn command(
 }
 
 /// Fails if it is there.
-pub fn create(m: &mut Messages, name: &str, set: Set, family: Family) {
+pub fn create(m: &mut Messages, name: &str, set: Set, family: Family, most: u32) {
     command(m, CREATE, flags::CREATE | flags::EXCLUSIVE, name, |m| {
         m.put_str(TYPE, set.kind());
         m.put_u8(REVISION, revision(set));
@@ -80,7 +83,7 @@ pub fn create(m: &mut Messages, name: &str, set: Set, family: Family) {
                 m.put_u16_be(PORT | NETWORK_ORDER, 0);
                 m.put_u16_be(PORT_TO | NETWORK_ORDER, u16::MAX);
             }
-            _ => m.put_u32_be(MOST | NETWORK_ORDER, CAPACITY),
+            _ => m.put_u32_be(MOST | NETWORK_ORDER, most),
         });
     });
 }
@@ -217,7 +220,7 @@ pub fn parse_part(message: &Message, set: Set, family: Family) -> Option<Part> {
                 .nested()
                 .find_kind(MOST)
                 .and_then(|most| most.u32_be())
-                .is_some_and(|most| most >= CAPACITY),
+                .is_some_and(|most| most >= USUAL),
         }
     };
     let as_made = find(TYPE).map(|kind| {
@@ -274,6 +277,12 @@ fn parse_address(nested: &Attribute) -> Option<IpAddr> {
     address(family_number(family), inner.data)
 }
 
+const FULL: i32 = 4352;
+
+pub fn is_full(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(FULL)
+}
+
 /// The subsystem has errors of its own.
 pub fn explain(error: io::Error) -> io::Error {
     let words = match error.raw_os_error() {
@@ -286,7 +295,7 @@ pub fn explain(error: io::Error) -> io::Error {
         Some(4101) => "there is a set with that name",
         Some(4102) => "the sets are of different types",
         Some(4103) => "it is there already, or not there",
-        Some(4352) => "the set is full",
+        Some(FULL) => "the set is full",
         _ => return error,
     };
     io::Error::other(words)

@@ -119,10 +119,17 @@ fn many_entries_are_several_messages() {
 
 #[test]
 fn a_set_is_known_by_how_it_was_made() {
-    let mut m = Messages::new();
-    set::create(&mut m, "KUBE-CLUSTER-IP", Set::ClusterIp, Family::V4);
+    let made = |most| {
+        let mut m = Messages::new();
+        set::create(&mut m, "KUBE-CLUSTER-IP", Set::ClusterIp, Family::V4, most);
+        m
+    };
+    for (most, room) in [(set::USUAL, true), (set::LARGE, true), (1000, false)] {
+        let part = set::parse_part(&only(&made(most)), Set::ClusterIp, Family::V4);
+        assert_eq!(part.unwrap().as_made, Some(room), "{most}");
+    }
+    let m = made(set::USUAL);
     let as_made = |set, family| set::parse_part(&only(&m), set, family).unwrap().as_made;
-    assert_eq!(as_made(Set::ClusterIp, Family::V4), Some(true));
     assert_eq!(as_made(Set::ClusterIp, Family::V6), Some(false));
     assert_eq!(as_made(Set::LoopBack, Family::V4), Some(false));
 }
