@@ -13,7 +13,6 @@ const PURE: &[&str] = &[
     "portico-api",
     "portico-bgp",
     "portico-l2",
-    "portico-metrics",
     "portico-model",
     "portico-vrrp",
 ];

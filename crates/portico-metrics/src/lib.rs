@@ -1,5 +1,11 @@
 //! How every daemon tells what it counts: in the text format of Prometheus, which whoever scrapes
 //! understands, and with every metric named and explained before there is anything to count.
+//!
+//! `connections` and `pages` are what serves such pages, with the bounds on connections that every
+//! server of Portico has.
+
+pub mod connections;
+pub mod pages;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
