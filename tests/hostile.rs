@@ -7,6 +7,8 @@
 )]
 
 mod common;
+#[path = "hostile/overload.rs"]
+mod overload;
 #[path = "hostile/requests.rs"]
 mod requests;
 #[path = "hostile/rights.rs"]

@@ -1,5 +1,6 @@
 //! What goes back to the client: a code, headers, and a body that is either there or streamed.
 
+use crate::limits::Share;
 use crate::negotiate::{Accept, Wire};
 use bytes::Bytes;
 use flate2::Compression;
@@ -31,8 +32,13 @@ pub struct Answer {
     warnings: Vec<String>,
     retry_after: Option<u64>,
     etag: Option<String>,
+    packed: bool,
     /// The connection (HTTP/1) ends after this answer.
     last: bool,
+    /// What the bytes of this answer were taken from.
+    charged: Option<Share>,
+    /// Is kept until the answer has been sent, or nobody wants it any more.
+    kept: Vec<Box<dyn Send>>,
 }
 
 enum Content {
@@ -49,7 +55,10 @@ impl Answer {
             warnings: Vec::new(),
             retry_after: None,
             etag: None,
+            packed: false,
             last: false,
+            charged: None,
+            kept: Vec::new(),
         }
     }
 
@@ -84,23 +93,59 @@ impl Answer {
         self
     }
 
-    /// Keep something until the body has been sent or dropped.
-    pub fn holding(mut self, guard: impl Send + 'static) -> Self {
-        if let Content::Stream(body) = self.content {
-            self.content = Content::Stream(BodyExt::boxed_unsync(body.map_frame(move |frame| {
-                let _kept = &guard;
-                frame
-            })));
-        }
+    /// The bytes of this answer have their share already.
+    pub fn charged(mut self, share: Share) -> Self {
+        self.charged = Some(share);
         self
+    }
+
+    pub fn is_charged(&self) -> bool {
+        self.charged.is_some()
+    }
+
+    /// Keep something until the answer has been sent or dropped.
+    pub fn holding(mut self, guard: impl Send + 'static) -> Self {
+        self.kept.push(Box::new(guard));
+        self
+    }
+
+    /// How many bytes there are to send; a stream has none yet.
+    pub fn size(&self) -> usize {
+        match &self.content {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Stream(_) => 0,
+        }
+    }
+
+    /// Is it worth compressing for a client that accepts these encodings?
+    pub fn is_packable(&self, accept_encoding: &str) -> bool {
+        let accepted = accept_encoding.split(',').any(|part| {
+            part.split(';')
+                .next()
+                .is_some_and(|coding| coding.trim() == "gzip")
+        });
+        accepted && self.size() >= COMPRESS_FROM
+    }
+
+    /// Compress the body.
+    pub fn pack(&mut self) {
+        let Content::Bytes(bytes) = &self.content else {
+            return;
+        };
+        if let Some(packed) = compressed(bytes) {
+            if let Some(share) = &mut self.charged {
+                share.settle(packed.len());
+            }
+            self.content = Content::Bytes(packed);
+            self.packed = true;
+        }
     }
 
     pub fn is_stream(&self) -> bool {
         matches!(self.content, Content::Stream(_))
     }
 
-    /// The HTTP response; large bodies are compressed for clients that take it.
-    pub fn into_response(self, accept_encoding: &str, audit_id: &str) -> Response<Body> {
+    pub fn into_response(self, audit_id: &str) -> Response<Body> {
         let mut response = Response::new(BodyExt::boxed_unsync(Full::new(Bytes::new())));
         *response.status_mut() = hyper::StatusCode::from_u16(self.code)
             .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
@@ -125,19 +170,36 @@ impl Answer {
         if let Some(etag) = &self.etag {
             set(header::ETAG, etag);
         }
+        if self.packed {
+            set(header::CONTENT_ENCODING, "gzip");
+            set(header::VARY, "Accept-Encoding");
+        }
+        let kept = (self.kept, self.charged);
         let body = match self.content {
-            Content::Stream(body) => body,
-            Content::Bytes(bytes) => match compressed(&bytes, accept_encoding) {
-                Some(packed) => {
-                    set(header::CONTENT_ENCODING, "gzip");
-                    set(header::VARY, "Accept-Encoding");
-                    BodyExt::boxed_unsync(Full::new(packed))
-                }
-                None => BodyExt::boxed_unsync(Full::new(bytes)),
-            },
+            Content::Stream(body) => BodyExt::boxed_unsync(body.map_frame(move |frame| {
+                let _kept = &kept;
+                frame
+            })),
+            Content::Bytes(bytes) => {
+                let held = Bytes::from_owner(Held { bytes, _kept: kept });
+                BodyExt::boxed_unsync(Full::new(held))
+            }
         };
         *response.body_mut() = body;
         response
+    }
+}
+
+/// Bytes that keep something as long as any part of them is in memory, also in the buffers of a
+/// connection.
+struct Held {
+    bytes: Bytes,
+    _kept: (Vec<Box<dyn Send>>, Option<Share>),
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -197,15 +259,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn compressed(bytes: &Bytes, accept_encoding: &str) -> Option<Bytes> {
-    let wanted = accept_encoding.split(',').any(|part| {
-        part.split(';')
-            .next()
-            .is_some_and(|coding| coding.trim() == "gzip")
-    });
-    if !wanted || bytes.len() < COMPRESS_FROM {
-        return None;
-    }
+fn compressed(bytes: &Bytes) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
     encoder.write_all(bytes).ok()?;
     encoder.finish().ok().map(Bytes::from)

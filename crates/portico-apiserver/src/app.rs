@@ -7,6 +7,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use portico_api::openapi::Documents;
+use portico_client::connections::Connections;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
@@ -19,8 +20,9 @@ pub struct App {
     pub discovery: Discovery,
     /// Made when first asked for: most servers never are.
     pub openapi: OnceLock<Documents>,
-    pub limits: Limits,
-    pub metrics: Metrics,
+    pub limits: Arc<Limits>,
+    pub connections: Arc<Connections>,
+    pub metrics: Arc<Metrics>,
     pub audit: Option<AuditLog>,
     /// `host:port`, as clients should reach this server.
     pub address: String,

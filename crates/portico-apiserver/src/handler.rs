@@ -4,30 +4,41 @@ use crate::answer::{Answer, Body};
 use crate::app::App;
 use crate::auth::audit::Record;
 use crate::auth::certificate::{self, ClientCertificate};
+use crate::auth::user::ANONYMOUS;
 use crate::auth::{Action, Credentials, Request as Asked, User, impersonate};
-use crate::limits::{Load, MOST_BODY};
+use crate::limits::{Limits, Load, MOST_BODY, Share};
 use crate::negotiate::Accept;
 use crate::request::{Place, Query, ResourcePath};
 use crate::resource::{Call, Verb, method_not_allowed, post_to_an_object};
+use crate::shares::Flow;
 use crate::{pages, random, reviews};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap};
 use hyper::{Request, Response};
 use jiff::Timestamp;
 use portico_api::selector;
 use portico_api::status::{ApiError, Result};
+use portico_client::connections::{Guest, UnderWay};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the rest of a body that nobody wants: most of those are on their way already.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// For an answer to be taken, and bytes that a client has to take in a second beyond that.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const LEAST_RATE: usize = 64 * 1024;
+/// Smaller answers need no share of memory: their number is bounded by the requests under way.
+const SMALL_ANSWER: usize = 16 * 1024;
 
 /// The other end of a connection.
 pub struct Peer {
     pub address: SocketAddr,
+    pub guest: Arc<Guest>,
     pub certificate: Option<std::result::Result<ClientCertificate, certificate::Error>>,
 }
 
@@ -123,6 +134,12 @@ impl Head {
         }
     }
 
+    /// Does it announce more than may come?
+    fn is_too_large(&self) -> bool {
+        let length = self.header(header::CONTENT_LENGTH).parse::<usize>();
+        length.is_ok_and(|length| length > MOST_BODY)
+    }
+
     fn load(&self) -> Load {
         match self.verb {
             Some(Verb::Watch) => Load::Watch,
@@ -139,8 +156,8 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
     let head = Head::new(&request);
     let mut who = Who::default();
     let http2 = request.version() == hyper::Version::HTTP_2;
-    let mut body = Some(request.into_body());
-    let (answer, error) = match answer(&app, &peer, &head, &mut body, &mut who).await {
+    let mut body = request.into_body();
+    let (mut answer, error) = match answer(&app, &peer, &head, &mut body, &mut who).await {
         Ok(answer) => (answer, None),
         Err(error) => (
             Answer::error(&error, head.header(header::ACCEPT)),
@@ -149,11 +166,14 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
     };
     // What was not read to its end would be taken for the next request: such a connection ends
     // here.
-    let finished = match (body, &error) {
-        (Some(unread), _) => drain(unread).await,
-        (None, Some(error)) => !matches!(error.code, 408 | 413),
-        (None, None) => true,
-    };
+    let finished = body.is_end_stream() || (!head.is_too_large() && drain(body).await);
+    let encodings = head.header(header::ACCEPT_ENCODING);
+    if answer.is_packable(encodings) {
+        let flow = who.flow.clone().unwrap_or_else(Flow::own);
+        // Without a turn it is sent as it is.
+        let pack = app.registry.processor.run(&flow, || answer.pack());
+        drop(pack.await);
+    }
     let answer = if finished || http2 {
         answer
     } else {
@@ -203,12 +223,20 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
         })
         .await;
     }
-    answer.into_response(head.header(header::ACCEPT_ENCODING), &audit_id)
+    let mut under_way = who.under_way.unwrap_or_else(|| peer.guest.request(None));
+    if !answer.is_stream() {
+        let seconds = answer.size() / LEAST_RATE;
+        under_way.sending(ANSWER_TIMEOUT + Duration::from_secs(seconds as u64));
+    }
+    answer.holding(under_way).into_response(&audit_id)
 }
 
-/// Who turned out to ask, for the audit log.
+/// Who turned out to ask.
 #[derive(Default)]
 struct Who {
+    under_way: Option<UnderWay>,
+    /// Whose share the request is done with.
+    flow: Option<Flow>,
     user: Option<User>,
     acting_as: Option<User>,
     /// Why it was allowed.
@@ -219,31 +247,51 @@ async fn answer(
     app: &Arc<App>,
     peer: &Peer,
     head: &Head,
-    body: &mut Option<Incoming>,
+    body: &mut Incoming,
     who: &mut Who,
 ) -> Result<Answer> {
     let user = who_asks(app, peer, head, who)?;
+    let flow = Flow::of(&user, peer.address.ip());
+    who.flow = Some(flow.clone());
+    who.under_way = Some(peer.guest.request(identity(who)));
     who.reason = allow(app, &user, head)?;
     head.query.duration("timeout")?;
-    let permit = match &head.place {
-        Place::Resource(_) => Some(app.limits.enter(head.load()).inspect_err(|_| {
-            app.metrics.refused.inc();
-        })?),
-        Place::Other => None,
-    };
-    match &head.place {
-        Place::Other => {
-            pages::answer(app, &head.method, &head.path, &head.query, &head.headers).await
-        }
-        Place::Resource(path) => {
-            let body = read_body(head, body).await?;
-            let answer = resource(app, head, path, &user, &body).await?;
-            if answer.is_stream() {
-                return Ok(answer.holding((permit, WatchGauge::enter(app))));
-            }
-            Ok(answer)
-        }
+    if head.is_too_large() {
+        return Err(too_large());
     }
+    let path = match &head.place {
+        Place::Resource(path) => path,
+        Place::Other => {
+            let seat = app.limits.take(&flow, Load::Read, 1)?;
+            let page = pages::answer(app, &head.method, &head.path, &head.query, &head.headers);
+            return Ok(page.await?.holding(seat));
+        }
+    };
+    let load = head.load();
+    app.limits.check(&flow, load)?;
+    let (body, _bytes) = match load {
+        Load::Write => read_body(&app.limits, &flow, body).await?,
+        _ => (Bytes::new(), None),
+    };
+    let seat = app.limits.take(&flow, load, 1)?;
+    let answer = resource(app, head, path, &user, &flow, &body).await?;
+    if answer.is_stream() {
+        return Ok(answer.holding((seat, WatchGauge::enter(app))));
+    }
+    let size = answer.size();
+    let answer = match load {
+        _ if answer.is_charged() || size < SMALL_ANSWER => answer,
+        // What was done is done, and has to be told.
+        Load::Write => answer.charged(app.limits.charge(&flow, Load::Bytes, size)),
+        _ => answer.charged(app.limits.take(&flow, Load::Bytes, size)?),
+    };
+    Ok(answer.holding(seat))
+}
+
+/// Whom the connection counts for.
+fn identity(who: &Who) -> Option<&str> {
+    let user = who.user.as_ref()?;
+    (user.name != ANONYMOUS).then_some(user.name.as_str())
 }
 
 /// Counts an open watch as long as it lives.
@@ -306,37 +354,60 @@ fn allow(app: &App, user: &User, head: &Head) -> Result<String> {
     }
 }
 
-async fn read_body(head: &Head, body: &mut Option<Incoming>) -> Result<Bytes> {
-    let too_large = || {
-        ApiError::too_large(format!(
-            "the request body may have at most {MOST_BODY} bytes"
-        ))
-    };
-    let length = head
-        .header(header::CONTENT_LENGTH)
-        .parse::<usize>()
-        .unwrap_or(0);
-    if length > MOST_BODY {
-        return Err(too_large());
+fn too_large() -> ApiError {
+    ApiError::too_large(format!(
+        "the request body may have at most {MOST_BODY} bytes"
+    ))
+}
+
+/// The body of a request, and the share of memory that it has.
+async fn read_body(
+    limits: &Arc<Limits>,
+    flow: &Flow,
+    body: &mut Incoming,
+) -> Result<(Bytes, Option<Share>)> {
+    if body.is_end_stream() {
+        return Ok((Bytes::new(), None));
     }
-    let Some(body) = body
-        .take()
-        .filter(|_| !matches!(head.method.as_str(), "GET" | "HEAD"))
-    else {
-        return Ok(Bytes::new());
-    };
-    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MOST_BODY).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(ApiError::bad_request(format!(
-            "the request body did not arrive: {error}"
-        ))),
+    let _arriving = limits.take(flow, Load::Body, 1)?;
+    let mut share = limits.charge(flow, Load::Bytes, 0);
+    let all = tokio::time::timeout(BODY_TIMEOUT, collect(body, &mut share));
+    match all.await {
+        Ok(bytes) => Ok((bytes?, Some(share))),
         Err(_) => Err(ApiError::new(
             408,
             "Timeout",
             "the request body did not arrive in time",
         )),
     }
+}
+
+async fn collect(body: &mut Incoming, share: &mut Share) -> Result<Bytes> {
+    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            ApiError::bad_request(format!("the request body did not arrive: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if first.len() + rest.len() + data.len() > MOST_BODY {
+            return Err(too_large());
+        }
+        share.grow(data.len())?;
+        // Most bodies are one piece, which need not be copied.
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+            continue;
+        }
+        rest.extend_from_slice(&std::mem::take(&mut first));
+        rest.extend_from_slice(&data);
+    }
+    Ok(if rest.is_empty() {
+        first
+    } else {
+        rest.freeze()
+    })
 }
 
 /// Take in a body that nobody wanted, so that the client hears the answer and the connection lives
@@ -352,7 +423,7 @@ async fn drain(body: Incoming) -> bool {
             }
         }
     };
-    tokio::time::timeout(BODY_TIMEOUT, all)
+    tokio::time::timeout(DRAIN_TIMEOUT, all)
         .await
         .unwrap_or(false)
 }
@@ -362,6 +433,7 @@ async fn resource(
     head: &Head,
     path: &ResourcePath,
     user: &User,
+    flow: &Flow,
     body: &[u8],
 ) -> Result<Answer> {
     if let Some(answer) = reviews::answer(
@@ -411,6 +483,8 @@ async fn resource(
     let spread = Duration::from_secs(random::number() % app.min_watch_timeout.as_secs().max(1));
     let call = Call {
         registry: &app.registry,
+        limits: &app.limits,
+        flow,
         kind: Arc::clone(kind),
         path,
         query: &head.query,

@@ -1,11 +1,22 @@
 //! How much the server takes on at once; beyond that it says so instead of queueing without end.
+//!
+//! `shares` decides who gets what; this part has the lock, and gives back what is dropped.
 
+use crate::metrics::{Metrics, Refused};
+use crate::shares::{Flow, Pool};
 use portico_api::status::ApiError;
-use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use portico_client::connections;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The largest request body.
 pub const MOST_BODY: usize = 3 * 1024 * 1024;
+/// Bodies that are arriving, for each write that may be under way.
+const BODIES_PER_WRITE: usize = 8;
+/// For TLS, and for the head of the first request.
+const FIRST_REQUEST: Duration = Duration::from_secs(10);
+/// Between two requests of somebody who has not said who they are.
+const STRANGER_IDLE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
@@ -15,6 +26,9 @@ pub struct Sizes {
     pub writes: usize,
     /// Open watches.
     pub watches: usize,
+    /// MiB of bodies that arrive and of answers that are not sent yet.
+    pub mebibytes: usize,
+    pub connections: usize,
 }
 
 impl Default for Sizes {
@@ -23,70 +37,218 @@ impl Default for Sizes {
             reads: 400,
             writes: 200,
             watches: 20_000,
+            mebibytes: 512,
+            connections: 16_384,
         }
     }
 }
 
-pub struct Limits {
-    reads: Arc<Semaphore>,
-    writes: Arc<Semaphore>,
-    watches: Arc<Semaphore>,
+impl Sizes {
+    /// A quarter of all connections may be those of strangers, of which a quarter may come from
+    /// one address; one identity may have half.
+    pub fn connection_limits(&self) -> connections::Limits {
+        let all = self.connections.max(1);
+        connections::Limits {
+            all,
+            strangers: all.div_ceil(4),
+            of_one_peer: all.div_ceil(16),
+            of_one_identity: all.div_ceil(2),
+            first_request: FIRST_REQUEST,
+            idle: STRANGER_IDLE,
+        }
+    }
 }
 
-/// What a request does with the server's time.
+/// What there is only so much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     Read,
     Write,
     Watch,
+    /// A request body that is arriving.
+    Body,
+    /// Bodies and answers in memory.
+    Bytes,
+}
+
+impl Load {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::Watch => "watches",
+            Self::Body => "bodies",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+pub struct Limits {
+    pools: [Mutex<Pool>; 5],
+    metrics: Arc<Metrics>,
 }
 
 impl Limits {
-    pub fn new(sizes: Sizes) -> Self {
-        let semaphore = |size: usize| Arc::new(Semaphore::new(size.min(Semaphore::MAX_PERMITS)));
-        Self {
-            reads: semaphore(sizes.reads),
-            writes: semaphore(sizes.writes),
-            watches: semaphore(sizes.watches),
+    pub fn new(sizes: Sizes, metrics: Arc<Metrics>) -> Arc<Self> {
+        let pool = |size: usize| Mutex::new(Pool::new(size as u64));
+        Arc::new(Self {
+            pools: [
+                pool(sizes.reads),
+                pool(sizes.writes),
+                pool(sizes.watches),
+                pool(sizes.writes.saturating_mul(BODIES_PER_WRITE)),
+                pool(sizes.mebibytes.saturating_mul(1 << 20)),
+            ],
+            metrics,
+        })
+    }
+
+    /// A share for this request, kept until it is dropped; or 429.
+    pub fn take(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Result<Share, Full> {
+        if self.pool(load).take(flow, amount as u64) {
+            return Ok(self.share(flow, load, amount));
+        }
+        Err(self.full(flow, load))
+    }
+
+    /// Would there be room? For what is better refused before it costs anything.
+    pub fn check(&self, flow: &Flow, load: Load) -> Result<(), Full> {
+        match self.pool(load).has_room(flow, 1) {
+            true => Ok(()),
+            false => Err(self.full(flow, load)),
         }
     }
 
-    /// A place for this request, kept until it is dropped; or 429.
-    pub fn enter(&self, load: Load) -> Result<OwnedSemaphorePermit, ApiError> {
-        let (semaphore, what) = match load {
-            Load::Read => (&self.reads, "reads"),
-            Load::Write => (&self.writes, "writes"),
-            Load::Watch => (&self.watches, "watches"),
+    /// A share for what cannot be refused any more.
+    pub fn charge(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Share {
+        self.pool(load).charge(flow, amount as u64);
+        self.share(flow, load, amount)
+    }
+
+    fn share(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Share {
+        Share {
+            limits: Arc::clone(self),
+            flow: flow.clone(),
+            load,
+            amount: amount as u64,
+        }
+    }
+
+    fn full(&self, flow: &Flow, load: Load) -> Full {
+        self.metrics.refused(Refused {
+            priority_level: flow.level.name(),
+            reason: load.name(),
+        });
+        Full(load)
+    }
+
+    fn pool(&self, load: Load) -> MutexGuard<'_, Pool> {
+        self.pools[load as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// There was no room.
+#[derive(Debug)]
+pub struct Full(Load);
+
+impl From<Full> for ApiError {
+    fn from(Full(load): Full) -> Self {
+        let text = match load {
+            Load::Bytes => "the server has as many bytes of answers and bodies for you in memory \
+                            as it takes: take the answers that are under way, or ask for less at \
+                            a time with limit="
+                .to_owned(),
+            load => format!(
+                "the server has as many {} of yours under way as it takes, please try again",
+                load.name()
+            ),
         };
-        Arc::clone(semaphore).try_acquire_owned().map_err(|_| {
-            ApiError::too_many_requests(
-                format!("the server has as many {what} under way as it takes, please try again"),
-                1,
-            )
-        })
+        ApiError::too_many_requests(text, 1)
+    }
+}
+
+/// What was taken from a pool; given back when dropped.
+pub struct Share {
+    limits: Arc<Limits>,
+    flow: Flow,
+    load: Load,
+    amount: u64,
+}
+
+impl Share {
+    /// Take more, if there is room.
+    pub fn grow(&mut self, by: usize) -> Result<(), Full> {
+        if !self.limits.pool(self.load).take(&self.flow, by as u64) {
+            return Err(self.limits.full(&self.flow, self.load));
+        }
+        self.amount += by as u64;
+        Ok(())
+    }
+
+    /// It turned out to be so much.
+    pub fn settle(&mut self, amount: usize) {
+        let (amount, before) = (amount as u64, self.amount);
+        let mut pool = self.limits.pool(self.load);
+        match amount.checked_sub(before) {
+            Some(more) => pool.charge(&self.flow, more),
+            None => pool.give(&self.flow, before - amount),
+        }
+        drop(pool);
+        self.amount = amount;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.limits.pool(self.load).give(&self.flow, self.amount);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portico_api::gates::Gates;
+
+    fn metrics() -> Arc<Metrics> {
+        Arc::new(Metrics::new(&Gates::default()))
+    }
 
     #[test]
     fn a_full_server_says_when_to_come_back() {
-        let limits = Limits::new(Sizes {
+        let sizes = Sizes {
             reads: 1,
-            writes: 1,
             watches: 0,
-        });
-        let first = limits.enter(Load::Read);
-        assert!(first.is_ok());
-        let error = limits.enter(Load::Read).map(|_| ()).unwrap_err();
+            ..Sizes::default()
+        };
+        let (limits, flow) = (Limits::new(sizes, metrics()), Flow::own());
+        let first = limits.take(&flow, Load::Read, 1);
+        assert!(first.is_ok() && limits.check(&flow, Load::Read).is_err());
+        let error = ApiError::from(limits.take(&flow, Load::Read, 1).map(drop).unwrap_err());
         assert_eq!(
             (error.code, error.details.get("retryAfterSeconds")),
             (429, Some(&1.into()))
         );
         drop(first);
-        assert!(limits.enter(Load::Read).is_ok());
-        assert!(limits.enter(Load::Watch).is_err());
+        assert!(limits.take(&flow, Load::Read, 1).is_ok());
+        assert!(limits.take(&flow, Load::Watch, 1).is_err());
+    }
+
+    #[test]
+    fn a_share_gives_back_what_it_came_to() {
+        let (limits, flow) = (Limits::new(Sizes::default(), metrics()), Flow::own());
+        let level = flow.level;
+        let in_use = || limits.pool(Load::Bytes).in_use(level);
+        let mut share = limits.take(&flow, Load::Bytes, 100).unwrap();
+        share.grow(50).unwrap();
+        assert_eq!(in_use(), 150);
+        share.settle(20);
+        assert_eq!(in_use(), 20);
+        share.settle(200);
+        assert_eq!(in_use(), 200);
+        assert!(share.grow(1 << 40).is_err());
+        drop(share);
+        assert_eq!(in_use(), 0);
     }
 }

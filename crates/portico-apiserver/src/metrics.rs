@@ -1,6 +1,7 @@
 //! What the server counts, for `/metrics`.
 
 use portico_api::gates::Gates;
+use portico_client::connections;
 use portico_client::metrics::{Feature, Show, show_features};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -27,12 +28,33 @@ struct Timed {
     resource: String,
 }
 
+/// Who was refused, and for want of what, in the labels of Kubernetes' priority and fairness.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Refused {
+    pub priority_level: &'static str,
+    pub reason: &'static str,
+}
+
+/// Why a connection was refused or ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Party {
+    state: &'static str,
+}
+
 pub struct Metrics {
     registry: Registry,
     requests: Family<Request, Counter>,
     seconds: Family<Timed, Histogram, fn() -> Histogram>,
     pub watchers: Gauge,
-    pub refused: Counter,
+    terminations: Counter,
+    refusals: Family<Refused, Counter>,
+    connections: Family<Party, Gauge>,
+    ended: Family<Ended, Counter>,
     pub revision: Gauge,
     pub objects: Family<Kind, Gauge>,
     pub writable: Gauge,
@@ -57,12 +79,14 @@ impl Metrics {
         let requests = Family::default();
         let seconds: Family<Timed, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(SECONDS));
-        let (watchers, refused, revision, objects) = (
+        let (watchers, terminations, revision, objects) = (
             Gauge::default(),
             Counter::default(),
             Gauge::default(),
             Family::default(),
         );
+        let (refusals, connections, ended) =
+            (Family::default(), Family::default(), Family::default());
         registry.show(
             "apiserver_request",
             "Requests by verb, resource and code",
@@ -81,7 +105,22 @@ impl Metrics {
         registry.show(
             "apiserver_request_terminations",
             "Requests refused because the server was full",
-            refused.clone(),
+            terminations.clone(),
+        );
+        registry.show(
+            "apiserver_flowcontrol_rejected_requests",
+            "Requests refused, by level of the user and by what there was no share of",
+            refusals.clone(),
+        );
+        registry.show(
+            "portico_apiserver_connections",
+            "Open connections of those who have said who they are, and of strangers",
+            connections.clone(),
+        );
+        registry.show(
+            "portico_apiserver_connections_ended",
+            "Connections refused or ended for want of room, or because of silence",
+            ended.clone(),
         );
         registry.show(
             "portico_store_revision",
@@ -109,7 +148,10 @@ impl Metrics {
             requests,
             seconds,
             watchers,
-            refused,
+            terminations,
+            refusals,
+            connections,
+            ended,
             revision,
             objects,
             writable,
@@ -134,6 +176,24 @@ impl Metrics {
                 code,
             })
             .inc();
+    }
+
+    pub fn refused(&self, refused: Refused) {
+        self.terminations.inc();
+        self.refusals.get_or_create(&refused).inc();
+    }
+
+    pub fn connection_ended(&self, reason: connections::Reason) {
+        let reason = reason.name();
+        self.ended.get_or_create(&Ended { reason }).inc();
+    }
+
+    pub fn set_connections(&self, known: usize, strangers: usize) {
+        for (state, count) in [("known", known), ("strangers", strangers)] {
+            self.connections
+                .get_or_create(&Party { state })
+                .set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// The text that Prometheus reads.

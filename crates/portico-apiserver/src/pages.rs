@@ -209,6 +209,8 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 fn refresh(app: &App) {
+    let (all, strangers) = app.connections.count();
+    app.metrics.set_connections(all - strangers, strangers);
     let store = &app.registry.store;
     app.metrics
         .revision

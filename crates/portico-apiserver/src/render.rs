@@ -60,17 +60,18 @@ pub fn append(kind: &dyn Kind, entry: &Entry, with_kind: bool, out: &mut Vec<u8>
     }
 }
 
+/// About how many bytes a list takes when it is written plainly.
+pub fn list_size(list: &List) -> usize {
+    let items = list.entries.iter().map(|entry| entry.value.len() + 48);
+    256 + items.sum::<usize>()
+}
+
 /// A list.
 pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -> Result<Vec<u8>> {
     let info = kind.info();
     let metadata = list_metadata(list);
     if plain(kind, accept) {
-        let size: usize = list
-            .entries
-            .iter()
-            .map(|entry| entry.value.len() + 48)
-            .sum();
-        let mut out = Vec::with_capacity(size + 256);
+        let mut out = Vec::with_capacity(list_size(list));
         let head = format!(
             "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
             info.kind,

@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::decode::{self, Expected, FieldValidation};
+use crate::limits::{Limits, Load};
 use crate::negotiate::{Accept, Form};
 use crate::registry::{
     DeleteOptions, Deleted, Guard, ListOptions, Part, PatchBody, Registry, Target, Version,
@@ -9,6 +10,7 @@ use crate::registry::{
 };
 use crate::render;
 use crate::request::{Query, ResourcePath};
+use crate::shares::Flow;
 use crate::watch::Watcher;
 use portico_api::codec::json;
 use portico_api::field::{self, Path};
@@ -20,6 +22,11 @@ use portico_api::status::{ApiError, Result};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Selectors with more bytes than this are parsed in a turn of their own.
+const LONG_TEXT: usize = 4 * 1024;
+/// And so are longer lists written.
+const LONG_LIST: usize = 128 * 1024;
 
 /// What a client wants to do with a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +80,9 @@ impl Verb {
 /// A request for a resource, with everything that came along.
 pub struct Call<'a> {
     pub registry: &'a Arc<Registry>,
+    pub limits: &'a Arc<Limits>,
+    /// Whose share it is done with.
+    pub flow: &'a Flow,
     pub kind: Arc<dyn Kind>,
     pub path: &'a ResourcePath,
     pub query: &'a Query,
@@ -166,14 +176,39 @@ impl Call<'_> {
     }
 
     async fn list(&self) -> Result<Answer> {
-        let (kind, options) = (self.kind.as_ref(), self.list_options()?);
+        let (kind, options) = (self.kind.as_ref(), self.list_options().await?);
         let list = self.registry.list(kind, &options).await?;
-        let body = render::list(self.registry, kind, &list, self.accept)?;
-        let answer = Answer::bytes(200, self.accept.wire.content_type(), body);
+        // The answer is not written before there is room for it.
+        let size = render::list_size(&list);
+        let mut share = self.limits.take(self.flow, Load::Bytes, size)?;
+        let write = || render::list(self.registry, kind, &list, self.accept);
+        let body = match size {
+            ..LONG_LIST => write()?,
+            _ => self.registry.processor.run(self.flow, write).await??,
+        };
+        share.settle(body.len());
+        let answer = Answer::bytes(200, self.accept.wire.content_type(), body).charged(share);
         Ok(answer.warn(self.registry.missing(kind, &options).into_iter().collect()))
     }
 
-    fn list_options(&self) -> Result<ListOptions> {
+    async fn selectors(&self) -> Result<(LabelSelector, FieldSelector)> {
+        let (labels, fields) = (
+            self.query.text("labelSelector"),
+            self.query.text("fieldSelector"),
+        );
+        let parse = || {
+            Ok((
+                LabelSelector::parse(labels)?,
+                FieldSelector::parse(self.kind.as_ref(), fields)?,
+            ))
+        };
+        match labels.len() + fields.len() {
+            ..LONG_TEXT => parse(),
+            _ => self.registry.processor.run(self.flow, parse).await?,
+        }
+    }
+
+    async fn list_options(&self) -> Result<ListOptions> {
         let query = self.query;
         let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
         let token = query.text("continue").to_owned();
@@ -198,10 +233,12 @@ impl Call<'_> {
                 "specifying resource version is not allowed when using continue",
             ));
         }
+        let (labels, fields) = self.selectors().await?;
         Ok(ListOptions {
+            flow: self.flow.clone(),
             namespace: self.path.namespace.clone(),
-            labels: LabelSelector::parse(query.text("labelSelector"))?,
-            fields: FieldSelector::parse(self.kind.as_ref(), query.text("fieldSelector"))?,
+            labels,
+            fields,
             version: Version::parse(version, matching, limit > 0, !token.is_empty())?,
             // What is at hand costs nothing more to tell in full: a limit does not count.
             limit: if version == "0" && token.is_empty() && self.kind.is_cached() {
@@ -221,11 +258,10 @@ impl Call<'_> {
                 "YAML has no form for a stream of events",
             ));
         }
-        let mut fields = FieldSelector::parse(kind, query.text("fieldSelector"))?;
+        let (labels, mut fields) = self.selectors().await?;
         if !self.path.name.is_empty() {
             fields = FieldSelector::parse(kind, &format!("metadata.name={}", self.path.name))?;
         }
-        let labels = LabelSelector::parse(query.text("labelSelector"))?;
         query.number("limit")?;
         let timeout = match query.number("timeoutSeconds")? {
             None | Some(0) => self.watch_timeout,
@@ -235,11 +271,10 @@ impl Call<'_> {
         let mut initial = Vec::new();
         let after = if begin.with_existing {
             let options = ListOptions {
-                namespace: self.path.namespace.clone(),
                 labels: labels.clone(),
                 fields: fields.clone(),
                 version: begin.version,
-                ..ListOptions::default()
+                ..ListOptions::all(self.flow.clone(), &self.path.namespace)
             };
             let list = self.registry.list(kind, &options).await?;
             initial = list.entries;
@@ -462,7 +497,7 @@ impl Call<'_> {
         let kind = self.kind.as_ref();
         let entries = self
             .registry
-            .delete_collection(kind, &self.list_options()?, &options)
+            .delete_collection(kind, &self.list_options().await?, &options)
             .await?;
         let list = crate::registry::List {
             entries,

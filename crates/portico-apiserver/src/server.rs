@@ -1,28 +1,34 @@
 //! The listening socket: TLS, HTTP/1.1 and HTTP/2, and an orderly end.
 
+mod linger;
+
 use crate::app::App;
 use crate::auth::certificate::ClientCertificate;
 use crate::handler::{self, Peer};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use linger::Linger;
+use portico_client::connections::Guest;
 use socket2::{SockRef, TcpKeepalive};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Also between two requests: who comes every half minute keeps the connection.
+/// Also between two requests: who comes every half minute keeps the connection. The first request
+/// has less time, see `limits`.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
+/// What may be read of HTTP/1 before it is a request. A URI has at most half of this.
+const MOST_HEADER_BYTES: usize = 128 * 1024;
 /// How long open requests have to end after the server was asked to stop.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// A peer that takes nothing for this long is gone, or reads too slowly to be worth the memory.
 const STALLED: Duration = Duration::from_secs(60);
-const MOST_CONNECTIONS: usize = 16_384;
 
 /// Accept connections until `stop` turns true.
 pub async fn serve(
@@ -32,31 +38,39 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-            break;
-        };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
-        };
-        let (stream, address) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file descriptors, most likely: give others a moment to close theirs.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+    let connections = Arc::clone(&app.connections);
+    let accept = async {
+        loop {
+            let (stream, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: one that is idle has to do.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    connections.make_room();
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    continue;
+                }
+            };
+            let Some(guest) = connections.enter(address.ip()) else {
                 continue;
-            }
-        };
-        let (app, tls, watcher) = (Arc::clone(&app), tls.clone(), graceful.watcher());
-        tokio::spawn(async move {
-            if let Err(error) = connection(app, tls, stream, address, watcher).await {
-                tracing::debug!(%error, %address, "connection ended");
-            }
-            drop(place);
-        });
+            };
+            let (app, tls, watcher) = (Arc::clone(&app), tls.clone(), graceful.watcher());
+            tokio::spawn(async move {
+                let guest = Arc::new(guest);
+                let served = connection(app, tls, stream, address, Arc::clone(&guest), watcher);
+                tokio::select! {
+                    served = served => if let Err(error) = served {
+                        tracing::debug!(%error, %address, "connection ended");
+                    },
+                    () = guest.ended() => tracing::debug!(%address, "connection was ended"),
+                }
+            });
+        }
+    };
+    tokio::select! {
+        () = accept => {}
+        _ = connections.sweep() => {}
+        _ = stop.wait_for(|stop| *stop) => {}
     }
     drop(listener);
     let _ = tokio::time::timeout(FAREWELL, graceful.shutdown()).await;
@@ -69,7 +83,8 @@ async fn connection(
     tls: TlsAcceptor,
     stream: TcpStream,
     address: SocketAddr,
-    watcher: hyper_util::server::graceful::Watcher,
+    guest: Arc<Guest>,
+    watcher: Watcher,
 ) -> Result<(), Error> {
     tune(&stream);
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
@@ -79,6 +94,7 @@ async fn connection(
         .map(|der| ClientCertificate::parse(der));
     let peer = Arc::new(Peer {
         address,
+        guest,
         certificate,
     });
     let service = service_fn(move |request| {
@@ -89,14 +105,15 @@ async fn connection(
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT);
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MOST_HEADER_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(1_000)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(30));
-    let served = builder.serve_connection(TokioIo::new(stream), service);
+    let served = builder.serve_connection(TokioIo::new(Linger::new(stream)), service);
     watcher.watch(served.into_owned()).await
 }
 

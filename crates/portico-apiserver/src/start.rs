@@ -9,6 +9,7 @@ use crate::config::{Config, Storage};
 use crate::discovery::Discovery;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::processor::Processor;
 use crate::registry::Registry;
 use crate::reviews::StoredAccounts;
 use crate::system::{self, Advertised};
@@ -16,6 +17,7 @@ use crate::{server, tls};
 use jiff::Timestamp;
 use portico_api::kinds::{self, Kind};
 use portico_api::service;
+use portico_client::connections::Connections;
 use portico_store::{EmbeddedOptions, EtcdOptions, EtcdTls, OpenError, Store};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -216,7 +218,9 @@ fn build(
     own_token: &str,
 ) -> Result<App, StartError> {
     let kinds = served_kinds(config);
-    let registry = Arc::new(Registry::new(store, config.gates, kinds));
+    let metrics = Arc::new(Metrics::new(&config.gates));
+    let processor = Processor::new(Arc::clone(&metrics));
+    let registry = Arc::new(Registry::new(store, config.gates, kinds, processor));
     let token_file = match &config.token_auth_file {
         None => None,
         Some(path) => Some(TokenFile::read(path).map_err(|error| StartError::File {
@@ -238,6 +242,10 @@ fn build(
             why: error.to_string(),
         })?),
     };
+    let ended = Arc::clone(&metrics);
+    let connections = Connections::new(config.limits.connection_limits(), move |reason| {
+        ended.connection_ended(reason);
+    });
     Ok(App {
         authenticator: Authenticator {
             token_file,
@@ -250,8 +258,9 @@ fn build(
         rbac: Arc::new(RwLock::new(Rbac::default())),
         discovery: Discovery::new(registry.kinds()),
         openapi: OnceLock::new(),
-        limits: Limits::new(config.limits),
-        metrics: Metrics::new(&config.gates),
+        limits: Limits::new(config.limits, Arc::clone(&metrics)),
+        connections,
+        metrics,
         audit,
         address: advertised.address.to_string(),
         ready: AtomicBool::new(false),

@@ -6,18 +6,15 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use portico_client::pages;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whoever wants to know the state of nodes leaves word of where to tell it.
 pub type Curious = oneshot::Sender<String>;
@@ -73,39 +70,18 @@ impl Pages {
 
 /// Serve until dropped.
 pub async fn serve(listener: TcpListener, pages: Arc<Pages>) -> Infallible {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            continue;
-        };
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let pages = Arc::clone(&pages);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(Arc::clone(&pages), request));
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), service);
-            // Whoever asked is gone; there is nobody to tell.
-            let _ = tokio::time::timeout(2 * PATIENCE, connection).await;
-            drop(place);
-        });
-    }
+    pages::serve(listener, MOST_CONNECTIONS, move |request| {
+        answer(Arc::clone(&pages), request)
+    })
+    .await
 }
 
-async fn answer(
-    pages: Arc<Pages>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (code, kind, body) = pages.answer(request.uri().path()).await;
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = code;
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(response)
+    response
 }

@@ -90,6 +90,10 @@ impl Mirror {
         self.read().range(range)
     }
 
+    pub fn page(&self, range: Range<'_>) -> Result<(Vec<Entry>, bool), ReadError> {
+        self.read().page(range)
+    }
+
     /// The first of the checks that does not hold now.
     pub fn failed_check<'a>(&self, checks: &'a [Check]) -> Option<&'a Check> {
         let state = self.read();

@@ -154,6 +154,11 @@ impl Store {
         self.inner.mirror.range(range)
     }
 
+    /// The entries of a range, and whether more follow: cheaper than `range`, which counts those.
+    pub fn page(&self, range: Range<'_>) -> Result<(Vec<Entry>, bool), ReadError> {
+        self.inner.mirror.page(range)
+    }
+
     /// Events under `prefix` with a revision greater than `from`. The prefix holds a whole topic
     /// and its `/`.
     pub fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, ReadError> {

@@ -7,14 +7,13 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
+use portico_client::pages;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 32;
@@ -29,34 +28,13 @@ pub trait Source: Send + Sync + 'static {
 
 /// Serve until dropped.
 pub async fn serve(listener: TcpListener, source: Arc<impl Source>) -> Infallible {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            continue;
-        };
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let source = Arc::clone(&source);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(Arc::clone(&source), request));
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), service);
-            // Whoever asked is gone; there is nobody to tell.
-            let _ = tokio::time::timeout(2 * PATIENCE, connection).await;
-            drop(place);
-        });
-    }
+    pages::serve(listener, MOST_CONNECTIONS, move |request| {
+        answer(Arc::clone(&source), request)
+    })
+    .await
 }
 
-async fn answer(
-    source: Arc<impl Source>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(source: Arc<impl Source>, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (code, kind, body) = match request.uri().path() {
         "/status" => {
             let body = serde_json::to_string_pretty(&source.status().await).unwrap_or_default();
@@ -79,7 +57,7 @@ async fn answer(
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(response)
+    response
 }
 
 /// The status of the daemon that serves it at this address.

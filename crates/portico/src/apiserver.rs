@@ -110,6 +110,12 @@ pub struct Arguments {
     /// Open watches at most.
     #[arg(long, value_name = "N", default_value_t = Sizes::default().watches)]
     max_watches: usize,
+    /// MiB of request bodies and of answers that are not sent yet, at most.
+    #[arg(long, value_name = "MIB", default_value_t = Sizes::default().mebibytes)]
+    max_mebibytes_inflight: usize,
+    /// Connections at most; a quarter of them may be of clients that have not said who they are.
+    #[arg(long, value_name = "N", default_value_t = Sizes::default().connections)]
+    max_connections: usize,
     /// The shortest time after which the server ends a watch; it picks one up to twice as long.
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     min_request_timeout: u64,
@@ -186,6 +192,8 @@ impl Arguments {
                 reads: self.max_requests_inflight,
                 writes: self.max_mutating_requests_inflight,
                 watches: self.max_watches,
+                mebibytes: self.max_mebibytes_inflight,
+                connections: self.max_connections,
             },
             min_watch_timeout: Duration::from_secs(self.min_request_timeout.max(1)),
             event_ttl: Duration::from_secs(self.event_ttl),

@@ -4,26 +4,36 @@ use crate::kinds::Kind;
 use crate::object;
 use crate::status::ApiError;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Terms that the fields of an object must meet, all of them.
+/// What the fields of an object must be, all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    terms: Vec<Term>,
+    fields: BTreeMap<String, Wanted>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
-    field: String,
-    value: String,
-    equal: bool,
+/// What one field must be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    /// It must equal all of these: with more than one, nothing does.
+    equal: BTreeSet<String>,
+    /// It must equal none of these.
+    different: BTreeSet<String>,
+}
+
+impl Wanted {
+    fn allows(&self, value: &str) -> bool {
+        self.equal.iter().all(|wanted| wanted == value) && !self.different.contains(value)
+    }
 }
 
 impl FieldSelector {
     /// Parse the `fieldSelector` of a request for this kind. No text selects everything.
     pub fn parse(kind: &dyn Kind, text: &str) -> Result<Self, ApiError> {
         let mut parts = split_terms(text);
+        super::check_terms("fieldSelector", parts.len())?;
         parts.sort_unstable();
-        let mut terms = Vec::new();
+        let mut fields: BTreeMap<String, Wanted> = BTreeMap::new();
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let (field, equal, value) = split_term(part).ok_or_else(|| {
                 ApiError::bad_request(format!(
@@ -32,41 +42,38 @@ impl FieldSelector {
             })?;
             let value = unescape(value)
                 .map_err(|why| ApiError::bad_request(format!("invalid field selector: {why}")))?;
-            terms.push(Term {
-                field: field.to_owned(),
-                value,
-                equal,
-            });
+            let wanted = fields.entry(field.to_owned()).or_default();
+            match equal {
+                true => wanted.equal.insert(value),
+                false => wanted.different.insert(value),
+            };
         }
-        match terms.iter().find(|term| !is_supported(kind, &term.field)) {
-            Some(term) => Err(unsupported(kind, &term.field)),
-            None => Ok(Self { terms }),
+        match fields.keys().find(|field| !is_supported(kind, field)) {
+            Some(field) => Err(unsupported(kind, field)),
+            None => Ok(Self { fields }),
         }
     }
 
     /// Selects everything.
     pub fn is_empty(&self) -> bool {
-        self.terms.is_empty()
+        self.fields.is_empty()
     }
 
     /// The one value that this field must have, if the selector says so.
     pub fn exact(&self, field: &str) -> Option<&str> {
-        self.terms
-            .iter()
-            .find(|term| term.equal && term.field == field)
-            .map(|term| term.value.as_str())
+        let wanted = self.fields.get(field)?;
+        wanted.equal.first().map(String::as_str)
     }
 
     /// Does this object match, in its stored spelling?
     pub fn matches(&self, kind: &dyn Kind, object: &Value) -> bool {
-        self.terms.iter().all(|term| {
-            let same = match term.field.as_str() {
-                "metadata.name" => object::name(object) == term.value,
-                "metadata.namespace" => object::namespace(object) == term.value,
-                field => kind.selectable_field(object, field) == term.value,
-            };
-            same == term.equal
-        })
+        self.fields
+            .iter()
+            .all(|(field, wanted)| match field.as_str() {
+                "metadata.name" => wanted.allows(object::name(object)),
+                "metadata.namespace" => wanted.allows(object::namespace(object)),
+                field => wanted.allows(&kind.selectable_field(object, field)),
+            })
     }
 }
 

@@ -6,12 +6,17 @@ use crate::field::{Error, Path};
 use crate::status::ApiError;
 use crate::{names, object};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Requirements that labels must meet, all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
+    /// The same, put together by key: what is matched against.
+    wanted: BTreeMap<String, Wanted>,
+    /// How many keys must be there.
+    needed: usize,
     nothing: bool,
 }
 
@@ -36,11 +41,28 @@ impl LabelSelector {
     /// Parse the `labelSelector` of a request. No text selects everything.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         let mut requirements = parse::requirements(text).map_err(ApiError::bad_request)?;
+        super::check_terms(
+            "labelSelector",
+            requirements.iter().map(Requirement::terms).sum(),
+        )?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(Self {
+        Ok(Self::of(requirements))
+    }
+
+    fn of(requirements: Vec<Requirement>) -> Self {
+        let mut wanted: BTreeMap<String, Wanted> = BTreeMap::new();
+        for requirement in &requirements {
+            wanted
+                .entry(requirement.key.clone())
+                .or_default()
+                .add(requirement);
+        }
+        Self {
+            needed: wanted.values().filter(|wanted| wanted.present).count(),
+            wanted,
             requirements,
             nothing: false,
-        })
+        }
     }
 
     /// The object form: `matchLabels` and `matchExpressions`. An empty one selects everything, none
@@ -48,8 +70,8 @@ impl LabelSelector {
     pub fn from_object(selector: Option<&Value>) -> Result<Self, String> {
         let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
             return Ok(Self {
-                requirements: Vec::new(),
                 nothing: true,
+                ..Self::default()
             });
         };
         let mut requirements = Vec::new();
@@ -79,10 +101,7 @@ impl LabelSelector {
                 values.collect(),
             )?);
         }
-        Ok(Self {
-            requirements,
-            nothing: false,
-        })
+        Ok(Self::of(requirements))
     }
 
     /// Selects everything.
@@ -100,11 +119,85 @@ impl LabelSelector {
         )
     }
 
+    /// The time that this takes grows with the number of labels, and hardly with that of
+    /// requirements.
     pub fn matches_labels(&self, labels: &Value) -> bool {
-        let meets = |requirement: &Requirement| {
-            requirement.matches(labels.get(&requirement.key).and_then(Value::as_str))
+        let labels = || {
+            let all = labels.as_object().into_iter().flatten();
+            all.filter_map(|(key, value)| Some((key, value.as_str()?)))
         };
-        !self.nothing && self.requirements.iter().all(meets)
+        let mut found = 0;
+        !self.nothing
+            && (self.wanted.is_empty()
+                || labels().all(|(key, value)| {
+                    let Some(wanted) = self.wanted.get(key) else {
+                        return true;
+                    };
+                    found += usize::from(wanted.present);
+                    wanted.allows(value)
+                }) && found == self.needed)
+    }
+}
+
+/// What the requirements of one key come to together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    /// The label must be there.
+    present: bool,
+    /// It must not.
+    absent: bool,
+    /// It must have one of these values.
+    among: Option<BTreeSet<String>>,
+    /// It must have none of these.
+    others: BTreeSet<String>,
+    /// Or it must be a number between these.
+    greater: Option<i64>,
+    less: Option<i64>,
+}
+
+impl Wanted {
+    fn add(&mut self, requirement: &Requirement) {
+        let values = requirement.values.iter();
+        let number = || requirement.values.first()?.parse::<i64>().ok();
+        self.present |= !matches!(
+            requirement.operator,
+            Operator::NotIn | Operator::DoesNotExist
+        );
+        match requirement.operator {
+            Operator::In => {
+                let allowed = |value: &&String| {
+                    self.among
+                        .as_ref()
+                        .is_none_or(|among| among.contains(*value))
+                };
+                self.among = Some(values.filter(allowed).cloned().collect());
+            }
+            Operator::NotIn => self.others.extend(values.cloned()),
+            Operator::Exists => {}
+            Operator::DoesNotExist => self.absent = true,
+            Operator::GreaterThan => self.greater = self.greater.max(number()),
+            Operator::LessThan => {
+                self.less = [self.less, number()].into_iter().flatten().min();
+            }
+        }
+    }
+
+    /// May the label, which is there, have this value?
+    fn allows(&self, label: &str) -> bool {
+        let among = self
+            .among
+            .as_ref()
+            .is_none_or(|among| among.contains(label));
+        let number = || label.parse::<i64>().ok();
+        among
+            && !self.absent
+            && !self.others.contains(label)
+            && self
+                .greater
+                .is_none_or(|least| number().is_some_and(|number| number > least))
+            && self
+                .less
+                .is_none_or(|most| number().is_some_and(|number| number < most))
     }
 }
 
@@ -159,25 +252,8 @@ impl Requirement {
         }
     }
 
-    fn matches(&self, label: Option<&str>) -> bool {
-        match self.operator {
-            Operator::In => label.is_some_and(|label| self.has(label)),
-            Operator::NotIn => !label.is_some_and(|label| self.has(label)),
-            Operator::Exists => label.is_some(),
-            Operator::DoesNotExist => label.is_none(),
-            Operator::GreaterThan => self.compare(label).is_some_and(std::cmp::Ordering::is_gt),
-            Operator::LessThan => self.compare(label).is_some_and(std::cmp::Ordering::is_lt),
-        }
-    }
-
-    fn has(&self, label: &str) -> bool {
-        self.values.iter().any(|value| value == label)
-    }
-
-    /// How a label compares with the wanted number; a label that is no number does not.
-    fn compare(&self, label: Option<&str>) -> Option<std::cmp::Ordering> {
-        let wanted: i64 = self.values.first()?.parse().ok()?;
-        Some(label?.parse::<i64>().ok()?.cmp(&wanted))
+    fn terms(&self) -> usize {
+        self.values.len().max(1)
     }
 }
 

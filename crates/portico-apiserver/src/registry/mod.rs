@@ -15,6 +15,7 @@ pub use delete::{DeleteOptions, Deleted, Dependents, FOREGROUND, ORPHAN};
 pub use read::{List, ListOptions, Version, matches};
 pub use update::{Part, PatchBody, Target};
 
+use crate::processor::Processor;
 use portico_api::codec::stored;
 use portico_api::field;
 use portico_api::gates::Gates;
@@ -32,6 +33,7 @@ const ATTEMPTS: usize = 32;
 pub struct Registry {
     pub store: Store,
     pub gates: Gates,
+    pub processor: Processor,
     kinds: Vec<Arc<dyn Kind>>,
     by_path: BTreeMap<(String, String, String), Arc<dyn Kind>>,
     /// Keys of objects that are held for their dependents; no more than there are objects.
@@ -69,7 +71,12 @@ impl WriteOptions {
 }
 
 impl Registry {
-    pub fn new(store: Store, gates: Gates, kinds: Vec<Arc<dyn Kind>>) -> Self {
+    pub fn new(
+        store: Store,
+        gates: Gates,
+        kinds: Vec<Arc<dyn Kind>>,
+        processor: Processor,
+    ) -> Self {
         let path = |kind: &Arc<dyn Kind>| {
             let info = kind.info();
             (
@@ -85,6 +92,7 @@ impl Registry {
         Self {
             store,
             gates,
+            processor,
             kinds,
             by_path,
             held: Mutex::default(),

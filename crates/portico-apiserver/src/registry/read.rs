@@ -1,6 +1,8 @@
 //! Reading objects: one, or a list in chunks at one revision.
 
 use super::{Registry, key, load, prefix, read_error};
+use crate::processor::{SHORT, TURN};
+use crate::shares::Flow;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portico_api::field::{self, Path};
@@ -9,20 +11,40 @@ use portico_api::selector::{FieldSelector, LabelSelector};
 use portico_api::status::{ApiError, Result};
 use portico_store::{Entry, Range, ReadError, TxnError};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
-/// How many entries are looked at in one go while filtering.
+/// How many entries are fetched in one go while filtering.
 const CHUNK: usize = 1_000;
+/// How many of them are looked at between two looks at the clock.
+const BETWEEN_LOOKS: usize = 32;
 
 /// What to list, and as of when.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ListOptions {
+    /// Who has it listed.
+    pub flow: Flow,
     pub namespace: String,
     pub labels: LabelSelector,
     pub fields: FieldSelector,
     pub limit: usize,
     pub continue_token: String,
     pub version: Version,
+}
+
+impl ListOptions {
+    /// Everything in a namespace, or everywhere if that is empty.
+    pub fn all(flow: Flow, namespace: &str) -> Self {
+        Self {
+            flow,
+            namespace: namespace.to_owned(),
+            labels: LabelSelector::default(),
+            fields: FieldSelector::default(),
+            limit: 0,
+            continue_token: String::new(),
+            version: Version::default(),
+        }
+    }
 }
 
 /// As of when a list is wanted.
@@ -175,45 +197,26 @@ impl Registry {
                 .collect();
             return Ok(list);
         }
-        self.list_selected(kind, options, &prefix, start.after, &mut list)?;
-        Ok(list)
-    }
-
-    /// Look through the range in chunks for what matches, until the limit is reached and something
-    /// follows.
-    fn list_selected(
-        &self,
-        kind: &dyn Kind,
-        options: &ListOptions,
-        prefix: &str,
-        mut after: Option<String>,
-        list: &mut List,
-    ) -> Result<()> {
-        let at = list.revision;
+        let mut search = Search {
+            registry: self,
+            kind,
+            options,
+            prefix: &prefix,
+            after: start.after,
+            fetched: VecDeque::new(),
+            more: true,
+            list,
+        };
+        let since = Instant::now();
+        if search.go_on(since + SHORT)? {
+            return Ok(search.list);
+        }
         loop {
-            let range = Range {
-                prefix,
-                after: after.as_deref(),
-                limit: CHUNK,
-                at: Some(at),
-            };
-            let found = self
-                .store
-                .range(range)
-                .map_err(|error| expired(error, &options.continue_token))?;
-            for entry in found.entries {
-                if options.limit > 0 && list.entries.len() == options.limit {
-                    list.continue_token = after.as_deref().map(|after| token(at, after, prefix));
-                    return Ok(());
-                }
-                after = Some(entry.key.to_string());
-                let entry = self.shown(kind, entry);
-                if matches(kind, &entry, &options.labels, &options.fields)? {
-                    list.entries.push(entry);
-                }
-            }
-            if !found.more {
-                return Ok(());
+            let done = self
+                .processor
+                .go_on(&options.flow, since, || search.go_on(Instant::now() + TURN));
+            if done.await?? {
+                return Ok(search.list);
             }
         }
     }
@@ -238,6 +241,81 @@ impl Registry {
             current if current < revision => Err(too_new(revision, current)),
             _ => Ok(()),
         }
+    }
+}
+
+/// A look through a range for what selectors match, in steps.
+struct Search<'a> {
+    registry: &'a Registry,
+    kind: &'a dyn Kind,
+    options: &'a ListOptions,
+    prefix: &'a str,
+    /// The last key that was looked at.
+    after: Option<String>,
+    fetched: VecDeque<Entry>,
+    /// Is there more behind what was fetched?
+    more: bool,
+    list: List,
+}
+
+impl Search<'_> {
+    /// Look on until then; true when it is done: the limit is reached and something follows, or
+    /// there is no more.
+    fn go_on(&mut self, until: Instant) -> Result<bool> {
+        loop {
+            if self.fetched.is_empty() && self.more {
+                self.fetch()?;
+            }
+            for _ in 0..BETWEEN_LOOKS {
+                let Some(entry) = self.fetched.pop_front() else {
+                    break;
+                };
+                if self.is_full() {
+                    let after = self.after.as_deref();
+                    self.list.continue_token =
+                        after.map(|after| token(self.list.revision, after, self.prefix));
+                    return Ok(true);
+                }
+                self.look_at(entry)?;
+            }
+            if self.fetched.is_empty() && !self.more {
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.options.limit > 0 && self.list.entries.len() == self.options.limit
+    }
+
+    fn fetch(&mut self) -> Result<()> {
+        let page = Range {
+            prefix: self.prefix,
+            after: self.after.as_deref(),
+            limit: CHUNK,
+            at: Some(self.list.revision),
+        };
+        let (entries, more) = self
+            .registry
+            .store
+            .page(page)
+            .map_err(|error| expired(error, &self.options.continue_token))?;
+        self.more = more;
+        self.fetched = entries.into();
+        Ok(())
+    }
+
+    fn look_at(&mut self, entry: Entry) -> Result<()> {
+        self.after = Some(entry.key.to_string());
+        let entry = self.registry.shown(self.kind, entry);
+        let ListOptions { labels, fields, .. } = self.options;
+        if matches(self.kind, &entry, labels, fields)? {
+            self.list.entries.push(entry);
+        }
+        Ok(())
     }
 }
 

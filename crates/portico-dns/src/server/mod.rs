@@ -228,7 +228,7 @@ pub fn serve(sockets: Sockets, context: &Arc<Context>) -> JoinSet<()> {
     for socket in sockets.udp.into_iter().flatten() {
         tasks.spawn(udp::serve(socket, Arc::clone(context)));
     }
-    let clients = Arc::new(tcp::Clients::default());
+    let clients = tcp::clients(context);
     for listener in sockets.tcp {
         tasks.spawn(tcp::serve(
             listener,

@@ -7,10 +7,10 @@ use crate::metrics::Outcome;
 use crate::transfer::{self, Transfer};
 use crate::tsig::{Opened, Session};
 use hickory_proto::op::{Message, ResponseCode};
-use std::collections::HashMap;
+use portico_client::connections::{Connections, Guest, Limits, Reason};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,8 +18,6 @@ use tokio::time::timeout;
 
 /// Until the next question begins.
 const IDLE: Duration = Duration::from_secs(10);
-/// The same while there is little room.
-const SHORT_IDLE: Duration = Duration::from_secs(1);
 /// For the rest of a question, and for an answer to be taken.
 const STALLED: Duration = Duration::from_secs(5);
 /// For one message of a transfer to be taken.
@@ -29,85 +27,74 @@ const SHARE: usize = 4;
 /// Answers on one connection; whoever wants more makes another.
 const MOST_ANSWERS: usize = 10_000;
 
-/// Who is connected.
-#[derive(Default)]
-pub struct Clients(Mutex<HashMap<IpAddr, usize>>);
-
-/// A connection that is counted until it is dropped.
-struct Place {
-    clients: Arc<Clients>,
-    context: Arc<Context>,
-    client: IpAddr,
-}
-
-impl Clients {
-    fn enter(self: &Arc<Self>, context: &Arc<Context>, client: IpAddr) -> Option<Place> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = clients.values().sum();
-        let own = clients.get(&client).copied().unwrap_or_default();
-        if all >= context.most_connections || own >= context.most_connections.div_ceil(SHARE) {
-            return None;
+/// The bounds of all sockets together.
+pub fn clients(context: &Context) -> Arc<Connections> {
+    let all = context.most_connections;
+    let refused = context.metrics.refused_connections.clone();
+    let limits = Limits {
+        all,
+        strangers: all,
+        of_one_peer: all.div_ceil(SHARE),
+        of_one_identity: all,
+        first_request: IDLE,
+        idle: IDLE,
+    };
+    Connections::new(limits, move |reason| {
+        // Silence is no mistake, and was not refused anything.
+        if reason != Reason::Silent {
+            refused.inc();
         }
-        clients.insert(client, own + 1);
-        context.metrics.connections.inc();
-        Some(Place {
-            clients: Arc::clone(self),
-            context: Arc::clone(context),
-            client,
-        })
-    }
-
-    fn is_crowded(&self, most: usize) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .sum::<usize>()
-            > most / 2
-    }
+    })
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut clients = self
-            .clients
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = clients.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                clients.remove(&self.client);
-            }
-        }
-        self.context.metrics.connections.dec();
-    }
-}
-
-pub async fn serve(listener: TcpListener, context: Arc<Context>, clients: Arc<Clients>) {
+pub async fn serve(listener: TcpListener, context: Arc<Context>, clients: Arc<Connections>) {
     let mut connections = tokio::task::JoinSet::new();
+    let mut sweeping = std::pin::pin!(clients.sweep());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
+            never = &mut sweeping => match never {},
         };
         match accepted {
-            Ok((stream, from)) => match clients.enter(&context, from.ip().to_canonical()) {
-                Some(place) => drop(connections.spawn(connection(stream, from, place))),
-                None => drop(context.metrics.refused_connections.inc()),
-            },
+            Ok((stream, from)) => {
+                if let Some(guest) = clients.enter(from.ip()) {
+                    let place = Place {
+                        guest: Arc::new(guest),
+                        context: Arc::clone(&context),
+                    };
+                    place.context.metrics.connections.inc();
+                    connections.spawn(connection(stream, from, place));
+                }
+            }
             Err(error) => {
-                // Out of file descriptors, most likely: give others a moment to close theirs.
+                // Out of file descriptors, most likely: one that is idle has to do.
                 tracing::warn!(%error, "cannot accept a connection");
+                clients.make_room();
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
 }
 
+/// A connection that is counted until it is dropped.
+struct Place {
+    guest: Arc<Guest>,
+    context: Arc<Context>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.context.metrics.connections.dec();
+    }
+}
+
 async fn connection(mut stream: TcpStream, from: SocketAddr, place: Place) {
-    if let Err(error) = converse(&mut stream, from, &place).await {
-        tracing::debug!(%from, %error, "connection ended");
+    tokio::select! {
+        result = converse(&mut stream, from, &place) => if let Err(error) = result {
+            tracing::debug!(%from, %error, "connection ended");
+        },
+        () = place.guest.ended() => {}
     }
 }
 
@@ -116,14 +103,10 @@ async fn converse(stream: &mut TcpStream, from: SocketAddr, place: &Place) -> io
     let context = &place.context;
     stream.set_nodelay(true)?;
     for turn in 0..MOST_ANSWERS {
-        let idle = if place.clients.is_crowded(context.most_connections) {
-            SHORT_IDLE
-        } else {
-            IDLE
-        };
-        let Some(bytes) = receive(stream, idle).await? else {
+        let Some(bytes) = receive(stream, IDLE).await? else {
             return Ok(());
         };
+        let _under_way = place.guest.request(None);
         let (bytes, mut session) = match context.open(&bytes) {
             Opened::Unsigned => (bytes, None),
             Opened::Signed(bytes, session) => (bytes, Some(session)),

@@ -1,29 +1,20 @@
-//! Listening sockets for answers of a few hundred bytes: few connections, none that stays for
-//! nothing.
+//! Listening sockets for answers of a few hundred bytes.
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode, body::Incoming, header, server::conn::http1};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::{Request, Response, StatusCode, body::Incoming, header};
+use portico_client::pages;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::net::TcpListener;
 
 pub type Answer = Response<Full<Bytes>>;
 
-/// For each listening socket. More wait in the socket's queue.
+/// For each listening socket.
 const MOST_CONNECTIONS: usize = 128;
-/// For a request to arrive, counted from the connection or from the answer before it.
-const IDLE: Duration = Duration::from_secs(10);
-/// Requests are a line and a few headers.
-const MOST_HEADER_BYTES: usize = 16 << 10;
 
 /// Answers on the IPv6 wildcard address go to both families.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,43 +59,10 @@ pub async fn serve<F>(listener: TcpListener, answer: F) -> Infallible
 where
     F: Fn(&Request<Incoming>) -> Answer + Send + Sync + 'static,
 {
-    let answer = Arc::new(answer);
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.len() >= MOST_CONNECTIONS {
-            connections.join_next().await;
-        }
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next() => continue,
-        };
-        match accepted {
-            Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&answer)))),
-            Err(error) => {
-                // Out of file descriptors, most likely: give others a moment to close theirs.
-                tracing::warn!(%error, "cannot accept a health check");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-}
-
-async fn connection<F>(stream: TcpStream, answer: Arc<F>)
-where
-    F: Fn(&Request<Incoming>) -> Answer,
-{
-    let answered = service_fn(|request| {
-        let response = answer(&request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE)
-        .max_buf_size(MOST_HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), answered);
-    if let Err(error) = served.await {
-        tracing::debug!(%error, "health check connection ended");
-    }
+    pages::serve(listener, MOST_CONNECTIONS, move |request| {
+        std::future::ready(answer(&request))
+    })
+    .await
 }
 
 /// A JSON answer: 200 if `good`, otherwise 503.

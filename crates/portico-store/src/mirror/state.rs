@@ -67,39 +67,45 @@ impl State {
     }
 
     pub fn range(&self, range: Range<'_>) -> Result<RangeResult, ReadError> {
+        let mut found = self.found(range)?;
+        let entries: Vec<Entry> = first(&mut found, range.limit).collect();
+        let remaining = found.count();
+        Ok(RangeResult {
+            entries,
+            revision: range.at.unwrap_or(self.revision),
+            more: remaining > 0,
+            remaining,
+        })
+    }
+
+    /// The same without a count of what remains, which would cost a look at all of it.
+    pub fn page(&self, range: Range<'_>) -> Result<(Vec<Entry>, bool), ReadError> {
+        let mut found = self.found(range)?;
+        let entries = first(&mut found, range.limit).collect();
+        Ok((entries, found.next().is_some()))
+    }
+
+    /// The keys of a range that existed then, whatever its limit.
+    fn found<'a>(
+        &'a self,
+        range: Range<'a>,
+    ) -> Result<impl Iterator<Item = (&'a Arc<str>, &'a Version)>, ReadError> {
         let at = range.at.unwrap_or(self.revision);
         self.readable(at)?;
         let start = match range.after {
             Some(after) if after >= range.prefix => Bound::Excluded(after),
             _ => Bound::Included(range.prefix),
         };
-        let mut found = self
+        let found = self
             .keys
             .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(range.prefix))
-            .filter_map(|(key, chain)| {
-                chain
-                    .at(at)
-                    .filter(|version| version.value.is_some())
-                    .map(|version| (key, version))
-            });
-        let limit = if range.limit == 0 {
-            usize::MAX
-        } else {
-            range.limit
-        };
-        let entries: Vec<Entry> = found
-            .by_ref()
-            .take(limit)
-            .filter_map(|(key, version)| entry(key, version))
-            .collect();
-        let remaining = found.count();
-        Ok(RangeResult {
-            entries,
-            revision: at,
-            more: remaining > 0,
-            remaining,
-        })
+            .take_while(move |(key, _)| key.starts_with(range.prefix));
+        Ok(found.filter_map(move |(key, chain)| {
+            chain
+                .at(at)
+                .filter(|version| version.value.is_some())
+                .map(|version| (key, version))
+        }))
     }
 
     fn readable(&self, at: Revision) -> Result<(), ReadError> {
@@ -284,6 +290,18 @@ impl State {
             self.past_bytes,
         )
     }
+}
+
+/// The first entries of these; all with the limit 0.
+fn first<'a>(
+    found: &mut impl Iterator<Item = (&'a Arc<str>, &'a Version)>,
+    limit: usize,
+) -> impl Iterator<Item = Entry> {
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    found
+        .by_ref()
+        .take(limit)
+        .filter_map(|(key, version)| entry(key, version))
 }
 
 fn version(entry: &Entry) -> Version {

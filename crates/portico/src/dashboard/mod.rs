@@ -13,21 +13,17 @@ use crate::signals::Signals;
 use answer::Site;
 use anyhow::{Context, bail};
 use clap::Args;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::Request;
+use hyper::body::Incoming;
+use portico_client::pages;
 use sign_in::SignIn;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::net::TcpListener;
 
-/// More wait in the queue of the socket. A page keeps four open.
+/// A page keeps four open.
 const MOST_CONNECTIONS: usize = 256;
-/// For the head of a request to arrive.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
@@ -82,40 +78,14 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         listener.local_addr()?,
         sign_in.link()
     ));
-    accept(
-        listener,
-        Arc::new(Site {
-            client,
-            sign_in,
-            settings: arguments.settings,
-        }),
-    )
-    .await;
-    Ok(())
-}
-
-async fn accept(listener: TcpListener, site: Arc<Site>) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.len() >= MOST_CONNECTIONS {
-            connections.join_next().await;
-        }
-        tokio::select! {
-            accepted = listener.accept() => if let Ok((stream, _)) = accepted {
-                connections.spawn(connection(stream, Arc::clone(&site)));
-            },
-            Some(_) = connections.join_next() => {}
-        }
-    }
-}
-
-async fn connection(stream: TcpStream, site: Arc<Site>) {
-    let service = service_fn(move |request| {
-        let site = Arc::clone(&site);
-        async move { Ok::<_, std::convert::Infallible>(site.answer(&request).await) }
+    let site = Arc::new(Site {
+        client,
+        sign_in,
+        settings: arguments.settings,
     });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    // A browser that goes away is no trouble.
-    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    let answer = move |request: Request<Incoming>| {
+        let site = Arc::clone(&site);
+        async move { site.answer(&request).await }
+    };
+    match pages::serve(listener, MOST_CONNECTIONS, answer).await {}
 }

@@ -92,3 +92,21 @@ fn the_name_that_is_left() {
         assert_eq!(only_name(text).as_deref(), name, "{text}");
     }
 }
+
+#[test]
+fn terms_of_one_field_hold_together() {
+    let pod = json!({"metadata": {"name": "b", "namespace": "n"}});
+    for (selector, wanted) in [
+        ("metadata.name!=a,metadata.name!=c", true),
+        ("metadata.name!=a,metadata.name!=b", false),
+        ("metadata.name=b,metadata.name!=a", true),
+        ("metadata.name=a,metadata.name=b", false),
+    ] {
+        let kind = kind("pods");
+        let parsed = FieldSelector::parse(&*kind, selector).unwrap();
+        assert_eq!(parsed.matches(&*kind, &pod), wanted, "{selector}");
+    }
+    let many = vec!["metadata.name!=a"; crate::selector::MOST_TERMS + 1].join(",");
+    let error = FieldSelector::parse(&*kind("pods"), &many).unwrap_err();
+    assert!(error.code == 400 && error.message.starts_with("fieldSelector: has 10001 terms"));
+}

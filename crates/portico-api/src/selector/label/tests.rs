@@ -154,3 +154,46 @@ fn object_form() {
         assert!(LabelSelector::from_object(Some(&bad)).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn requirements_of_one_key_hold_together() {
+    for (selector, labels, wanted) in [
+        ("a in (x,y),a in (y,z)", json!({"a": "y"}), true),
+        ("a in (x,y),a in (y,z)", json!({"a": "x"}), false),
+        ("a=x,a=y", json!({"a": "x"}), false),
+        ("a!=x,a!=y", json!({"a": "y"}), false),
+        ("a!=x,a!=y", json!({"a": "z"}), true),
+        ("a!=x,a!=y", json!({}), true),
+        ("a,a!=x", json!({}), false),
+        ("a,a!=x", json!({"a": "y"}), true),
+        ("a,!a", json!({"a": "y"}), false),
+        ("a,!a", json!({}), false),
+        ("n>3,n>5,n<9,n<7", json!({"n": "6"}), true),
+        ("n>3,n>5,n<9,n<7", json!({"n": "4"}), false),
+        ("n>3,n>5,n<9,n<7", json!({"n": "8"}), false),
+        ("n>3,n>5,n<9,n<7", json!({}), false),
+        ("a=x,b=y", json!({"a": "x", "c": "y"}), false),
+        ("a=x,b=y", json!({"a": "x", "b": "y", "c": "z"}), true),
+    ] {
+        assert_eq!(
+            matches(selector, labels.clone()),
+            wanted,
+            "{selector} on {labels}"
+        );
+    }
+}
+
+#[test]
+fn terms_have_a_bound() {
+    let keys = |count: usize| -> String {
+        let keys: Vec<String> = (0..count).map(|n| format!("k{n}")).collect();
+        keys.join(",")
+    };
+    let most = crate::selector::MOST_TERMS;
+    assert!(LabelSelector::parse(&keys(most)).is_ok());
+    let many = LabelSelector::parse(&keys(most + 1)).unwrap_err();
+    assert_eq!(many.code, 400);
+    assert!(many.message.starts_with("labelSelector: has 10001 terms"));
+    let set = format!("a in ({})", keys(most + 1));
+    assert_eq!(LabelSelector::parse(&set).unwrap_err().code, 400);
+}
