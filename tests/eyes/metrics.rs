@@ -93,6 +93,7 @@ pub fn every_page_is_good_and_documented(lab: &Lab) {
 fn is_known(name: &str) -> bool {
     [
         "kubeproxy_",
+        "kubernetes_",
         "service_controller_",
         "apiserver_",
         "process_",
