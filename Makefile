@@ -120,7 +120,7 @@ manifests: ## write deploy/manifests from the chart
 	PORTICO_WRITE_DOCS=1 $(CARGO) test -p portico --test deploy the_manifests
 
 docs: ## write docs/reference from the program: commands, metrics, annotations, conditions, feature gates
-	PORTICO_WRITE_DOCS=1 $(CARGO) test -p portico --test tidy --test eyes
+	PORTICO_WRITE_DOCS=1 $(CARGO) test -p portico --test tidy --test observability
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -1,5 +1,5 @@
 //! The dashboard of the demo in a real browser: what it shows, how it follows what happens, and
-//! that it can be used without a mouse and without eyes. Screenshots for the docs are made with
+//! that it can be used without a mouse and by a screen reader. Screenshots for the docs are made with
 //! `PORTICO_SCREENSHOTS=docs/pictures`.
 
 use crate::browser::Browser;

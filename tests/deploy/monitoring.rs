@@ -117,7 +117,7 @@ fn names_are_found_in_queries() {
     assert_eq!(names(query), ["a_bucket", "b"]);
 }
 
-/// The page of metrics is what the daemons serve (tests/eyes.rs), so what is on it exists.
+/// The page of metrics is what the daemons serve (tests/observability.rs), so what is on it exists.
 #[test]
 fn queries_ask_for_metrics_that_exist() {
     let page = fs::read_to_string(deploy().join("../docs/reference/metrics.md")).unwrap();

@@ -3,12 +3,12 @@
 //! Each dataplane is a folder of the same shape: `plan` (pure: installed and wanted → operations),
 //! `read` (what the kernel has), `mod` (the [`Dataplane`]: remembers what is installed, sends one
 //! batch per change, atomic where the kernel has such). `netlink` has the message encoding and the
-//! socket that they share, `conntrack` ends flows whose endpoint is gone, `doorstep` has packets
+//! socket that they share, `conntrack` ends flows whose endpoint is gone, `early_packets` has packets
 //! wait that come before their Service, `link` is for those who speak below IP, `thread` for those
 //! who have to run on time.
 
 pub mod conntrack;
-pub mod doorstep;
+pub mod early_packets;
 pub mod iptables;
 pub mod ipvs;
 pub mod link;

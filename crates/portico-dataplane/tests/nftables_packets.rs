@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use portico_dataplane::Dataplane;
-use portico_dataplane::doorstep::{Answer, Doorstep, Queue, Visitor};
+use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue, Queue};
 use portico_dataplane::nftables::{Nftables, Table, way_to_wait};
 use portico_model::table::*;
 use portico_testbed::Ask as _;
@@ -25,10 +25,14 @@ impl Lab {
         Lab::with(Cluster::new().unwrap(), None, rules)
     }
 
-    fn with(cluster: Cluster, doorstep: Option<Queue>, rules: impl FnOnce(&mut NodeRules)) -> Lab {
+    fn with(
+        cluster: Cluster,
+        early_packets: Option<Queue>,
+        rules: impl FnOnce(&mut NodeRules),
+    ) -> Lab {
         let open = || {
             Nftables::open(Table {
-                doorstep,
+                early_packets,
                 ..Table::NODE
             })
             .unwrap()
@@ -608,12 +612,12 @@ async fn pods_are_told_by_interface_and_node_ports_are_on_all_addresses() {
     }
 }
 
-/// Who comes next to the doorstep.
-async fn visitor(doorstep: &Doorstep) -> Visitor {
+/// Who comes next to the early_packets.
+async fn early_packet(early_packets: &EarlyPacketQueue) -> EarlyPacket {
     let come = async {
         loop {
-            if let Some(visitor) = doorstep.visitors().unwrap().pop() {
-                return visitor;
+            if let Some(early_packet) = early_packets.early_packets().unwrap().pop() {
+                return early_packet;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -623,29 +627,29 @@ async fn visitor(doorstep: &Doorstep) -> Visitor {
         .expect("nobody comes")
 }
 
-fn lab_with_doorstep() -> (Lab, Doorstep) {
+fn lab_with_doorstep() -> (Lab, EarlyPacketQueue) {
     let cluster = Cluster::new().unwrap();
     let open = || {
         (
-            Doorstep::open().unwrap(),
+            EarlyPacketQueue::open().unwrap(),
             way_to_wait()
                 .unwrap()
                 .expect("this kernel lets no packet wait"),
         )
     };
-    let (doorstep, way) = cluster.host("node1").unwrap().enter(open);
+    let (early_packets, way) = cluster.host("node1").unwrap().enter(open);
     let queue = Queue {
-        number: doorstep.number(),
+        number: early_packets.number(),
         way,
     };
     let mut lab = Lab::with(cluster, Some(queue), |_| {});
     lab.install();
-    (lab, doorstep)
+    (lab, early_packets)
 }
 
 #[tokio::test]
 async fn who_comes_before_the_service_waits_for_it() {
-    let (mut lab, doorstep) = lab_with_doorstep();
+    let (mut lab, early_packets) = lab_with_doorstep();
     for (number, from) in [(1, "node1"), (2, "pod1-1")] {
         for family in Family::BOTH {
             let to = SocketAddr::new(vip(family, number), 80);
@@ -656,8 +660,11 @@ async fn who_comes_before_the_service_waits_for_it() {
             };
             let host = lab.cluster.host(from).unwrap().clone();
             let install = async {
-                let visitor = visitor(&doorstep).await;
-                assert_eq!((visitor.to.address, visitor.to.port), (Some(to.ip()), 80));
+                let early_packet = early_packet(&early_packets).await;
+                assert_eq!(
+                    (early_packet.to.address, early_packet.to.port),
+                    (Some(to.ip()), 80)
+                );
                 let (frontends, cluster) = (
                     vec![cluster_ip(family, number)],
                     lab.endpoints(family, &["pod1-2"]),
@@ -672,7 +679,9 @@ async fn who_comes_before_the_service_waits_for_it() {
                     Arc::new(port),
                 );
                 lab.install();
-                doorstep.answer([(visitor.id, Answer::Again)]).unwrap();
+                early_packets
+                    .answer([(early_packet.id, Answer::Again)])
+                    .unwrap();
             };
             let (answer, ()) = tokio::join!(host.ask(&flow), install);
             assert_eq!(answer.unwrap().seen.host, "pod1-2", "{from} to {to}");
@@ -682,7 +691,7 @@ async fn who_comes_before_the_service_waits_for_it() {
 
 #[tokio::test]
 async fn who_waits_for_a_service_that_does_not_come_is_let_go() {
-    let (lab, doorstep) = lab_with_doorstep();
+    let (lab, early_packets) = lab_with_doorstep();
     let host = lab.cluster.host("pod1-1").unwrap();
     let to = SocketAddr::new(vip(Family::V4, 9), 80);
     let flow = Flow {
@@ -690,15 +699,17 @@ async fn who_waits_for_a_service_that_does_not_come_is_let_go() {
         ..Flow::new(Over::Tcp, to)
     };
     let let_go = async {
-        let visitor = visitor(&doorstep).await;
-        doorstep.answer([(visitor.id, Answer::On)]).unwrap();
+        let early_packet = early_packet(&early_packets).await;
+        early_packets
+            .answer([(early_packet.id, Answer::On)])
+            .unwrap();
     };
     let (answer, ()) = tokio::join!(host.ask(&flow), let_go);
     assert!(
         matches!(answer, Err(Failure::Timeout)),
-        "dropped as without a doorstep: {answer:?}"
+        "dropped as without a early_packets: {answer:?}"
     );
-    drop(doorstep);
+    drop(early_packets);
     let answer = host.ask(&flow).await;
     assert!(
         matches!(answer, Err(Failure::Timeout)),

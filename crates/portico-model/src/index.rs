@@ -16,7 +16,7 @@ mod tests;
 use crate::announce::Announceable;
 use crate::hash::Map;
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
-use crate::statics::is_static;
+use crate::static_services::is_static;
 use crate::table::{
     Change, Conflict, Family, ForwardingTable, HealthCheck, PerFamily, PortKey, Refusal,
     ServiceName,

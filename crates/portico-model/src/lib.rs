@@ -5,7 +5,7 @@
 //!
 //! - [`objects`]: the parts of Services, EndpointSlices, Nodes and ServiceCIDRs that forwarding
 //!   needs, as they come from the API.
-//! - [`statics`]: where such objects come from beside the API.
+//! - [`static_services`]: where such objects come from beside the API.
 //! - [`table`]: the table itself: service ports with their frontends and pools of endpoints, and
 //!   the rules of the node.
 //! - [`index`]: objects in, changes out; an update costs what it touches.
@@ -29,5 +29,5 @@ pub mod index;
 pub mod objects;
 pub mod pools;
 pub mod report;
-pub mod statics;
+pub mod static_services;
 pub mod table;

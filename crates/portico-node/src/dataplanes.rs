@@ -3,7 +3,7 @@
 use crate::config::{Config, Mode};
 use crate::disturbances::Disturbances;
 use crate::sysctl;
-use portico_dataplane::doorstep::{Doorstep, Queue};
+use portico_dataplane::early_packets::{EarlyPacketQueue, Queue};
 use portico_dataplane::iptables::{self, Iptables, Variant};
 use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::nftables::{self, Nftables, Table, remove_kube_proxy_nftables};
@@ -17,7 +17,7 @@ pub struct Opened {
     /// Who tells when somebody else changes its rules.
     pub disturbances: Option<Disturbances>,
     /// Where packets wait that come before their Service.
-    pub doorstep: Option<Doorstep>,
+    pub early_packets: Option<EarlyPacketQueue>,
     pub others: Others,
 }
 
@@ -35,7 +35,7 @@ impl Opened {
         Opened {
             dataplane: Box::new(dataplane),
             disturbances: None,
-            doorstep: None,
+            early_packets: None,
             others,
         }
     }
@@ -44,9 +44,9 @@ impl Opened {
 pub fn open(config: &Config) -> Result<Opened, ApplyError> {
     match config.mode {
         Mode::Nftables => {
-            let (doorstep, queue) = open_doorstep().unzip();
+            let (early_packets, queue) = open_doorstep().unzip();
             let nftables = Nftables::open(Table {
-                doorstep: queue,
+                early_packets: queue,
                 ..Table::NODE
             })?;
             let disturbances = nftables.watch().map(Disturbances::new).transpose();
@@ -56,7 +56,7 @@ pub fn open(config: &Config) -> Result<Opened, ApplyError> {
                 .flatten();
             Ok(Opened {
                 disturbances,
-                doorstep,
+                early_packets,
                 ..Opened::only(config.mode, nftables, None)
             })
         }
@@ -76,15 +76,15 @@ pub fn open(config: &Config) -> Result<Opened, ApplyError> {
 
 /// A kernel that lets no packet wait loses those that come before their Service; who sent them
 /// tries again.
-fn open_doorstep() -> Option<(Doorstep, Queue)> {
+fn open_doorstep() -> Option<(EarlyPacketQueue, Queue)> {
     let way = nftables::way_to_wait().ok().flatten()?;
-    match Doorstep::open() {
-        Ok(doorstep) => {
+    match EarlyPacketQueue::open() {
+        Ok(early_packets) => {
             let queue = Queue {
-                number: doorstep.number(),
+                number: early_packets.number(),
                 way,
             };
-            Some((doorstep, queue))
+            Some((early_packets, queue))
         }
         Err(error) => {
             tracing::info!(%error, "packets that come before their Service cannot wait for it");

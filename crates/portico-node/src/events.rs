@@ -14,7 +14,7 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use portico_model::statics::is_static;
+use portico_model::static_services::is_static;
 use portico_model::table::{NodePortAddresses, PerFamily, PortKey, ServiceName};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

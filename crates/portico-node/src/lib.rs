@@ -21,7 +21,7 @@ mod metrics;
 mod objects;
 mod report;
 mod run;
-mod statics;
+mod static_services;
 mod sync;
 pub mod sysctl;
 #[cfg(test)]

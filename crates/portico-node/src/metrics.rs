@@ -8,7 +8,7 @@ pub mod server;
 mod slowest;
 
 use portico_client::metrics::{Feature, Show, show_features};
-use portico_dataplane::doorstep::Answer;
+use portico_dataplane::early_packets::Answer;
 use portico_model::index::Settings;
 use portico_model::table::{
     Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName,

@@ -17,7 +17,7 @@ use crate::memory;
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
 use crate::report;
-use crate::statics::{self, InForce};
+use crate::static_services::{self, InForce};
 use crate::sync::{self, Door, FollowUp, Input, Parts, Sources};
 use crate::sysctl;
 use kube::Client;
@@ -92,7 +92,7 @@ pub async fn run(
     let Opened {
         dataplane,
         disturbances,
-        doorstep,
+        early_packets,
         others,
     } = dataplanes::open(&config)?;
     let (to_report, installed) = flag::channel(None);
@@ -108,9 +108,9 @@ pub async fn run(
         report: to_report,
         announcing: config.announce.enabled,
         journal,
-        door: doorstep
+        door: early_packets
             .clone()
-            .map(|doorstep| Box::new(doorstep) as Box<dyn Door>),
+            .map(|early_packets| Box::new(early_packets) as Box<dyn Door>),
         free,
     };
     let node = Arc::clone(&config.settings.node_name);
@@ -123,7 +123,7 @@ pub async fn run(
         access: config.api.clone(),
         node: Arc::clone(&node),
         answered: Arc::new(answered),
-        doorstep,
+        early_packets,
         inputs: received,
     };
     let mut looping =
@@ -158,7 +158,7 @@ pub async fn run(
         recent,
         timer,
     )));
-    let (statics, in_force) = flag::channel(InForce::new());
+    let (static_services, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
     let settling = Settling {
         others,
@@ -169,12 +169,12 @@ pub async fn run(
         settling,
         monitor,
         notices,
-        statics,
+        static_services,
         to_announce,
         free,
     )));
     if let Some(folder) = config.static_services.clone() {
-        tasks.spawn(never(statics::serve(
+        tasks.spawn(never(static_services::serve(
             folder,
             config.mode.name(),
             inputs.clone(),
@@ -381,7 +381,7 @@ async fn follow(
     settling: Settling,
     monitor: Monitor,
     notices: Notices,
-    statics: flag::Sender<InForce>,
+    static_services: flag::Sender<InForce>,
     to_announce: mpsc::Sender<Announceables>,
     free: fn(),
 ) {
@@ -399,7 +399,7 @@ async fn follow(
             }
             FollowUp::NodePorts(new) => check_node_ports(new, addresses.clone(), notices.clone()),
             FollowUp::Announceables(changes) => _ = to_announce.send(changes).await,
-            FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
+            FollowUp::StaticServices(in_force) => _ = static_services.send_replace(in_force),
             FollowUp::Installed => _ = tokio::spawn(settling.settle()),
             FollowUp::Quiet => free(),
         }

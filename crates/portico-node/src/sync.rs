@@ -27,7 +27,7 @@ use crate::journal::Journal;
 use crate::metrics::{Metrics, Sync, families};
 use crate::objects::{Kind, Name, Object};
 use crate::report::Installed;
-use crate::statics::{self, InForce};
+use crate::static_services::{self, InForce};
 use before_lists::BeforeLists;
 use cluster::Cluster;
 use comparison::Comparison;
@@ -37,7 +37,7 @@ use held_announceables::HeldAnnounceables;
 use held_checks::HeldChecks;
 use incoming::Incoming;
 use pending::PendingPorts;
-use portico_dataplane::doorstep::{Answer, Doorstep, Visitor};
+use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue};
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Settings, Update};
 use portico_model::table::{
@@ -76,13 +76,13 @@ pub enum Input {
     /// What was known when the node was last up. Counts until there is something newer.
     Remembered(Vec<Object>),
     /// A file of static Services.
-    Static(statics::Change),
+    Static(static_services::Change),
     /// The addresses of the node's interfaces.
     Addresses(Vec<IpAddr>),
     /// Somebody else touched our rules.
     Disturbed,
     /// A packet came before its Service.
-    Early(Visitor),
+    Early(EarlyPacket),
 }
 
 /// What others have to do because of a change, in their own time.
@@ -93,7 +93,7 @@ pub enum FollowUp {
     /// Node ports that are new, with who wants them.
     NodePorts(Vec<(PortKey, u16)>),
     /// Files of static Services that are in the kernel.
-    Statics(InForce),
+    StaticServices(InForce),
     /// What there is to announce of what is in the kernel.
     Announceables(Announceables),
     /// The first whole table is in the kernel.
@@ -154,7 +154,7 @@ pub struct Sources {
     pub node: Arc<str>,
     /// Set when the API server first answers a watch.
     pub answered: Arc<watch::Sender<bool>>,
-    pub doorstep: Option<Doorstep>,
+    pub early_packets: Option<EarlyPacketQueue>,
     pub inputs: mpsc::Receiver<Input>,
 }
 
@@ -337,7 +337,7 @@ impl Syncer {
                 }
             }
             Input::Disturbed => self.comparison.disturbed(now),
-            Input::Early(visitor) => self.early_packets.arrive(visitor, now),
+            Input::Early(early_packet) => self.early_packets.arrive(early_packet, now),
         }
     }
 
@@ -366,7 +366,7 @@ impl Syncer {
         self.gate.listed(kind);
     }
 
-    fn take_static(&mut self, change: statics::Change) {
+    fn take_static(&mut self, change: static_services::Change) {
         if !self.installed {
             self.before_lists.set_static(&change);
         }
@@ -462,7 +462,7 @@ impl Syncer {
 
     fn tell_statics(&mut self) {
         self.follow_ups
-            .extend(self.static_files.installed().map(FollowUp::Statics));
+            .extend(self.static_files.installed().map(FollowUp::StaticServices));
     }
 
     fn tell_announceables(&mut self) {

@@ -3,7 +3,7 @@
 //! revision order.
 
 mod chain;
-mod hearing;
+mod delivery;
 mod history;
 mod state;
 #[cfg(test)]
@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-pub(crate) use self::hearing::Listener;
-use self::hearing::{Bell, Hearing};
+pub(crate) use self::delivery::Listener;
+use self::delivery::{Delivery, TopicWatchers};
 pub use self::history::HistoryLimits;
 use self::state::State;
 use self::topics::Woken;
@@ -44,7 +44,7 @@ pub(crate) struct Batch {
 
 /// What a watcher needs to follow a topic.
 pub(crate) struct Subscription {
-    pub bell: Arc<Bell>,
+    pub watchers: Arc<TopicWatchers>,
     pub generation: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Mirror {
     /// The newest published revision, or `None` once closed.
     progress: watch::Sender<Option<Revision>>,
     /// Who of those that watch has heard of the newest one.
-    newest: Mutex<(Revision, Option<Arc<Hearing>>)>,
+    newest: Mutex<(Revision, Option<Arc<Delivery>>)>,
 }
 
 impl Mirror {
@@ -137,8 +137,8 @@ impl Mirror {
     }
 
     fn wake(&self, revision: Revision, woken: Woken) {
-        let hearing = woken.wake();
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = (revision, Some(hearing));
+        let delivery = woken.wake();
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = (revision, Some(delivery));
         self.progress
             .send_modify(|progress| *progress = progress.and(Some(revision)));
     }
@@ -151,10 +151,10 @@ impl Mirror {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        if let (newest, Some(hearing)) = newest
+        if let (newest, Some(delivery)) = newest
             && newest == revision
         {
-            hearing.wait().await;
+            delivery.wait().await;
         }
     }
 

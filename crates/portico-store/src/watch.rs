@@ -20,13 +20,16 @@ impl Watch {
         prefix: &str,
         from: Revision,
     ) -> Result<Watch, ReadError> {
-        let Subscription { bell, generation } = mirror.subscribe(prefix, from)?;
+        let Subscription {
+            watchers,
+            generation,
+        } = mirror.subscribe(prefix, from)?;
         Ok(Watch {
             mirror,
             prefix: prefix.into(),
             position: from,
             generation,
-            listener: Listener::of(bell),
+            listener: Listener::of(watchers),
         })
     }
 

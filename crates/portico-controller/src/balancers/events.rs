@@ -1,6 +1,6 @@
 //! Events for people who look at a Service: what is said again is counted, and nobody is flooded.
 //!
-//! [`Ledger`] decides and touches nothing; [`send`] writes. Nothing waits for it: what is too much
+//! [`SaidEvents`] decides and touches nothing; [`send`] writes. Nothing waits for it: what is too much
 //! is dropped, and is in the log.
 
 use std::collections::HashMap;
@@ -32,10 +32,10 @@ const MOST: usize = 4096;
 
 /// Write Events until nobody can leave notes any more.
 pub async fn send(client: Client, mut notes: mpsc::Receiver<Note>, metrics: Arc<Metrics>) {
-    let mut ledger = Ledger::new(Instant::now());
+    let mut said_events = SaidEvents::new(Instant::now());
     while let Some(note) = notes.recv().await {
         let clock = Timestamp::now();
-        let Some(entry) = ledger.enter(&note, Instant::now(), clock) else {
+        let Some(entry) = said_events.enter(&note, Instant::now(), clock) else {
             metrics.dropped_events.inc();
             continue;
         };
@@ -84,7 +84,7 @@ fn time(clock: Timestamp) -> String {
 }
 
 /// What has been said.
-struct Ledger {
+struct SaidEvents {
     said: HashMap<(String, &'static str, String), Entry>,
     room_of: HashMap<String, Room>,
     normal: Room,
@@ -99,10 +99,10 @@ struct Entry {
     last: Instant,
 }
 
-impl Ledger {
-    fn new(now: Instant) -> Ledger {
+impl SaidEvents {
+    fn new(now: Instant) -> SaidEvents {
         let room = Room::new(OF_ALL.0, now);
-        Ledger {
+        SaidEvents {
             said: HashMap::new(),
             room_of: HashMap::new(),
             normal: room.clone(),
@@ -188,13 +188,13 @@ mod tests {
     #[test]
     fn what_is_said_again_is_counted() {
         let now = Instant::now();
-        let mut ledger = Ledger::new(now);
+        let mut said_events = SaidEvents::new(now);
         let clock = Timestamp::UNIX_EPOCH;
-        let first = ledger
+        let first = said_events
             .enter(&note("web", "EnsuringLoadBalancer"), now, clock)
             .unwrap();
         let later = now + Duration::from_secs(5);
-        let second = ledger
+        let second = said_events
             .enter(&note("web", "EnsuringLoadBalancer"), later, clock)
             .unwrap();
         assert_eq!(
@@ -202,14 +202,14 @@ mod tests {
             (1, 2, &second.name)
         );
         assert_eq!(
-            ledger
+            said_events
                 .enter(&note("web", "EnsuredLoadBalancer"), later, clock)
                 .unwrap()
                 .count,
             1
         );
         assert_eq!(
-            ledger
+            said_events
                 .enter(
                     &note("web", "EnsuringLoadBalancer"),
                     later + FORGET * 2,
@@ -224,21 +224,21 @@ mod tests {
     #[test]
     fn one_service_has_room_for_so_many() {
         let now = Instant::now();
-        let mut ledger = Ledger::new(now);
-        let told = |ledger: &mut Ledger, now| {
-            ledger
+        let mut said_events = SaidEvents::new(now);
+        let told = |said_events: &mut SaidEvents, now| {
+            said_events
                 .enter(&note("web", "X"), now, Timestamp::UNIX_EPOCH)
                 .is_some()
         };
-        assert_eq!((0..50).filter(|_| told(&mut ledger, now)).count(), 25);
-        assert!(told(&mut ledger, now + OF_ONE.1));
-        assert!(!told(&mut ledger, now + OF_ONE.1));
+        assert_eq!((0..50).filter(|_| told(&mut said_events, now)).count(), 25);
+        assert!(told(&mut said_events, now + OF_ONE.1));
+        assert!(!told(&mut said_events, now + OF_ONE.1));
     }
 
     #[test]
     fn thousands_of_services_are_no_flood_and_hide_no_warning() {
         let now = Instant::now();
-        let mut ledger = Ledger::new(now);
+        let mut said_events = SaidEvents::new(now);
         let names: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
         let mut told = |warning: bool| {
             let notes = names.iter().map(|name| Note {
@@ -246,7 +246,11 @@ mod tests {
                 ..note(name, "X")
             });
             notes
-                .filter(|note| ledger.enter(note, now, Timestamp::UNIX_EPOCH).is_some())
+                .filter(|note| {
+                    said_events
+                        .enter(note, now, Timestamp::UNIX_EPOCH)
+                        .is_some()
+                })
                 .count()
         };
         assert_eq!((told(false), told(true)), (100, 100));

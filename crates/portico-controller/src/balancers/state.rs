@@ -37,7 +37,7 @@ pub struct State {
     slices: Slices,
     reports: Reports,
     /// What the reports last said, as far as it is the same for all Services.
-    heard: Heard,
+    heard: ReportSummary,
     touched: Touched,
     notes: Vec<Note>,
 }
@@ -81,7 +81,7 @@ struct Run {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct ReportSummary {
     /// Every node has at least this version. `None`: nobody reports.
     floor: Option<u64>,
     /// Who announces addresses: at layer 2, by BGP.
@@ -119,7 +119,7 @@ impl State {
             nodes: Nodes::default(),
             slices: Slices::default(),
             reports: Reports::default(),
-            heard: Heard::default(),
+            heard: ReportSummary::default(),
             touched: Touched::default(),
             notes: Vec::new(),
         }

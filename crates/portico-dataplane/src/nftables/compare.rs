@@ -8,7 +8,7 @@ use super::plan::{Plan, Wanted};
 use super::rules::fixed_chains;
 use super::sets::Table;
 use super::snapshot::FoundTable;
-use crate::doorstep::{self, Queue};
+use crate::early_packets::{self, Queue};
 use crate::{ApplyError, Differences};
 use portico_model::table::{Family, ForwardingTable, FrontendKey, ServicePort};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub fn differences(
 }
 
 /// Where packets wait for their Service by the rules that are found.
-pub fn doorstep(
+pub fn early_packets(
     ours: Table,
     table: &ForwardingTable,
     found: &FoundTable,
@@ -67,7 +67,7 @@ pub fn doorstep(
             family,
             &table.rules,
             Table {
-                doorstep: Some(*queue),
+                early_packets: Some(*queue),
                 ..ours
             },
         );
@@ -81,7 +81,7 @@ pub fn doorstep(
             .map(|rule| Some(rule.fingerprint))
             .eq(services.iter().copied())
     };
-    doorstep::queues().find(is_found)
+    early_packets::queues().find(is_found)
 }
 
 /// A place in a set: what the kernel has there, and what it should have.

@@ -4,7 +4,7 @@
 //! them.
 
 use super::element::Set;
-use crate::doorstep::{Queue, Way};
+use crate::early_packets::{Queue, Way};
 use crate::netlink::Messages;
 use portico_model::table::Family;
 

@@ -35,7 +35,7 @@ mod watch;
 pub use sets::Table;
 pub use watch::Watch;
 
-use crate::doorstep::{Queue, Way};
+use crate::early_packets::{Queue, Way};
 use crate::netlink::Socket;
 use crate::{ApplyError, Dataplane, Differences, Report};
 use delta::Delta;
@@ -111,12 +111,12 @@ impl<K: Kernel> Nftables<K> {
     ) -> Result<Differences, ApplyError> {
         let snapshot = self.kernel.read()?;
         let found = snapshot.tables.get(frontend.family).as_ref();
-        let doorstep = found.and_then(|found| {
-            compare::doorstep(self.kernel.table(), table, found, frontend.family)
+        let early_packets = found.and_then(|found| {
+            compare::early_packets(self.kernel.table(), table, found, frontend.family)
         });
         compare::differences(
             Table {
-                doorstep,
+                early_packets,
                 ..self.kernel.table()
             },
             table,

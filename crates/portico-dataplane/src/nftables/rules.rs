@@ -4,7 +4,7 @@ use super::element::Set;
 use super::expr::Expressions;
 use super::number::{CLASS_MASK, PAIR_MASK, POOL_MASK, TREATMENT_MASK, Treatment};
 use super::sets::Table;
-use crate::doorstep::Queue;
+use crate::early_packets::Queue;
 use ipnet::IpNet;
 use portico_model::hash;
 use portico_model::table::{Family, LocalPods, NodePortAddresses, NodeRules};
@@ -105,7 +105,7 @@ pub fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> Vec<Chai
     let node = Node {
         family,
         rules,
-        doorstep: table.doorstep,
+        early_packets: table.early_packets,
     };
     let mut chains = vec![
         node.base(
@@ -183,7 +183,7 @@ pub fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> Vec<Chai
 struct Node<'a> {
     family: Family,
     rules: &'a NodeRules,
-    doorstep: Option<Queue>,
+    early_packets: Option<Queue>,
 }
 
 impl Node<'_> {
@@ -266,7 +266,7 @@ impl Node<'_> {
     /// and others are told at once of what the node itself cannot send. Somebody who tries all
     /// addresses is not waited for.
     fn too_early(&self) -> Vec<Rule> {
-        let Some(queue) = self.doorstep else {
+        let Some(queue) = self.early_packets else {
             return Vec::new();
         };
         let wait = |network: &IpNet| {

@@ -1,7 +1,7 @@
 //! How each set and map is declared.
 
 use super::element::Set;
-use crate::doorstep::Queue;
+use crate::early_packets::Queue;
 use portico_model::table::Family;
 
 /// Values of the kernel's `enum nft_set_flags`.
@@ -58,7 +58,7 @@ pub struct Table {
     /// enough for them at once.
     pub sessions: u32,
     /// Where packets wait that come before their Service.
-    pub doorstep: Option<Queue>,
+    pub early_packets: Option<Queue>,
 }
 
 impl Table {
@@ -68,7 +68,7 @@ impl Table {
         priority: -100,
         room: 1 << 14,
         sessions: 1 << 18,
-        doorstep: None,
+        early_packets: None,
     };
 
     /// For a few Services, which takes the kernel next to no memory. What it has it decides, also
@@ -79,7 +79,7 @@ impl Table {
             priority: -101,
             room: 1 << 6,
             sessions: 1 << 10,
-            doorstep: None,
+            early_packets: None,
         }
     }
 }

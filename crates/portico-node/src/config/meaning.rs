@@ -8,7 +8,7 @@ use super::{
 use crate::sysctl;
 use ipnet::IpNet;
 use portico_model::index::{DetectLocal, NodePortSetting, Settings};
-use portico_model::statics;
+use portico_model::static_services;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -101,7 +101,10 @@ pub fn read(
             Some("") => DataDir::None,
             Some(path) => DataDir::Given(path.into()),
         },
-        static_services: match arguments.text("static-services").unwrap_or(statics::FOLDER) {
+        static_services: match arguments
+            .text("static-services")
+            .unwrap_or(static_services::FOLDER)
+        {
             "" => None,
             path => Some(path.into()),
         },

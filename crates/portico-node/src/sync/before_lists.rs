@@ -3,14 +3,14 @@
 //! the API server.
 
 use crate::objects::Object;
-use crate::statics::Change;
+use crate::static_services::Change;
 use portico_dataplane::Dataplane;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub struct BeforeLists {
     first: Vec<Object>,
-    statics: BTreeMap<String, Vec<Object>>,
+    static_services: BTreeMap<String, Vec<Object>>,
     /// The kernel had no rules of ours at the start; read when it is first needed.
     is_fresh: Option<bool>,
     due: bool,
@@ -26,9 +26,9 @@ impl BeforeLists {
         self.due = true;
         match change.version {
             Some(_) => self
-                .statics
+                .static_services
                 .insert(change.file.clone(), change.objects.clone()),
-            None => self.statics.remove(&change.file),
+            None => self.static_services.remove(&change.file),
         };
     }
 
@@ -43,7 +43,7 @@ impl BeforeLists {
         is_fresh.then(|| {
             self.first
                 .iter()
-                .chain(self.statics.values().flatten())
+                .chain(self.static_services.values().flatten())
                 .cloned()
                 .collect()
         })

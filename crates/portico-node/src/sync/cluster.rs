@@ -4,7 +4,7 @@
 use crate::objects::{Kind, Name, Object};
 use portico_model::index::{Index, Settings};
 use portico_model::objects::Node;
-use portico_model::statics::is_static;
+use portico_model::static_services::is_static;
 use portico_model::table::ForwardingTable;
 use std::collections::HashSet;
 use std::net::IpAddr;

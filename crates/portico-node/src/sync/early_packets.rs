@@ -1,7 +1,7 @@
 //! Packets that came before their Service: how long each waits for one, and what the kernel is told
 //! to do with it. The kernel holds the packets, in a queue that is bounded there.
 
-use portico_dataplane::doorstep::{Answer, Visitor};
+use portico_dataplane::early_packets::{Answer, EarlyPacket};
 use portico_model::table::{ForwardingTable, Frontend, Outcome};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// In the order in which they came.
 #[derive(Default)]
-pub struct EarlyPackets(VecDeque<(Visitor, Instant)>);
+pub struct EarlyPackets(VecDeque<(EarlyPacket, Instant)>);
 
 impl EarlyPackets {
-    pub fn arrive(&mut self, visitor: Visitor, now: Instant) {
-        self.0.push_back((visitor, now + PATIENCE));
+    pub fn arrive(&mut self, early_packet: EarlyPacket, now: Instant) {
+        self.0.push_back((early_packet, now + PATIENCE));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -37,14 +37,14 @@ impl EarlyPackets {
         now: Instant,
     ) -> Vec<(u32, Answer)> {
         let mut answers = Vec::new();
-        self.0.retain(|(visitor, until)| {
-            let found = installed.and_then(|table| table.find(&visitor.to));
+        self.0.retain(|(early_packet, until)| {
+            let found = installed.and_then(|table| table.find(&early_packet.to));
             let answer = match found {
                 Some((_, _, frontend)) if is_served(frontend) => Some(Answer::Again),
                 Some(_) => Some(Answer::On),
                 None => (*until <= now).then_some(Answer::On),
             };
-            answers.extend(answer.map(|answer| (visitor.id, answer)));
+            answers.extend(answer.map(|answer| (early_packet.id, answer)));
             answer.is_none()
         });
         answers

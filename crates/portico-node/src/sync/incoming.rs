@@ -6,7 +6,7 @@ use super::{Door, Input, Sources};
 use crate::client;
 use crate::objects::Kind;
 use crate::watch::{self, Listener, News};
-use portico_dataplane::doorstep::{Answer, Doorstep, Visitor};
+use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue};
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
@@ -46,7 +46,7 @@ impl Incoming {
         Ok(Incoming {
             news,
             inputs: sources.inputs,
-            early: PacketQueue::new(sources.doorstep)?,
+            early: PacketQueue::new(sources.early_packets)?,
             followers,
         })
     }
@@ -111,24 +111,27 @@ fn input(news: News, heard: Instant) -> Option<Input> {
 }
 
 /// Packets that came before their Service, where the kernel can hold them.
-struct PacketQueue(Option<AsyncFd<Doorstep>>);
+struct PacketQueue(Option<AsyncFd<EarlyPacketQueue>>);
 
 impl PacketQueue {
-    fn new(doorstep: Option<Doorstep>) -> io::Result<PacketQueue> {
-        Ok(PacketQueue(doorstep.map(watched).transpose()?))
+    fn new(early_packets: Option<EarlyPacketQueue>) -> io::Result<PacketQueue> {
+        Ok(PacketQueue(early_packets.map(watched).transpose()?))
     }
 
-    async fn next(&self) -> io::Result<Vec<Visitor>> {
-        let Some(doorstep) = &self.0 else {
+    async fn next(&self) -> io::Result<Vec<EarlyPacket>> {
+        let Some(early_packets) = &self.0 else {
             return pending().await;
         };
-        let mut ready = doorstep.readable().await?;
+        let mut ready = early_packets.readable().await?;
         // What comes after this makes it ready again.
         ready.clear_ready();
-        Ok(doorstep.get_ref().visitors().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot tell which packets came before their Service");
-            Vec::new()
-        }))
+        Ok(early_packets
+            .get_ref()
+            .early_packets()
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot tell which packets came before their Service");
+                Vec::new()
+            }))
     }
 }
 
@@ -136,15 +139,15 @@ impl PacketQueue {
     unsafe_code,
     reason = "the runtime has to be promised that the descriptor stays open"
 )]
-fn watched(doorstep: Doorstep) -> io::Result<AsyncFd<Doorstep>> {
-    // SAFETY: a `Doorstep` shares its descriptor with its clones, always returns the same one, and
+fn watched(early_packets: EarlyPacketQueue) -> io::Result<AsyncFd<EarlyPacketQueue>> {
+    // SAFETY: a `EarlyPacketQueue` shares its descriptor with its clones, always returns the same one, and
     // the descriptor is closed only when the last of them is dropped.
-    unsafe { AsyncFd::register(doorstep) }.map_err(io::Error::from)
+    unsafe { AsyncFd::register(early_packets) }.map_err(io::Error::from)
 }
 
-impl Door for Doorstep {
+impl Door for EarlyPacketQueue {
     fn answer(&self, answers: Vec<(u32, Answer)>) {
-        if let Err(error) = Doorstep::answer(self, answers) {
+        if let Err(error) = EarlyPacketQueue::answer(self, answers) {
             tracing::warn!(%error, "cannot answer packets that came before their Service");
         }
     }

@@ -1,7 +1,7 @@
 //! Which versions of the files of static Services are known, and which of them were last told to be
 //! in the kernel.
 
-use crate::statics::InForce;
+use crate::static_services::InForce;
 
 #[derive(Default)]
 pub struct StaticFiles {

@@ -786,7 +786,7 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
         },
         node: "node1".into(),
         answered: Arc::default(),
-        doorstep: None,
+        early_packets: None,
         inputs: received,
     };
     let looping = tokio::task::spawn_blocking(move || run(parts, sources, follow_ups));

@@ -91,8 +91,8 @@ impl Aws {
     }
 
     /// Of the wished kind, if there is none of the other.
-    async fn find(&self, wish: Option<Kind>, names: &Names) -> Result<Found, ProviderError> {
-        let kind = wish.unwrap_or(Kind::Network);
+    async fn find(&self, desired: Option<Kind>, names: &Names) -> Result<Found, ProviderError> {
+        let kind = desired.unwrap_or(Kind::Network);
         let found = self.look(kind, names).await?;
         if found.is_there() {
             return Ok(found);
@@ -115,8 +115,8 @@ impl Aws {
     }
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
-        let (names, wish) = (self.names(request), Kind::of(request)?);
-        let work = |basis| self.make_from(basis, request, wish, &names);
+        let (names, desired) = (self.names(request), Kind::of(request)?);
+        let work = |basis| self.make_from(basis, request, desired, &names);
         self.last.make(&names.balancer, work).await
     }
 
@@ -124,10 +124,12 @@ impl Aws {
         &self,
         basis: Basis<Last>,
         request: &Request,
-        wish: Option<Kind>,
+        desired: Option<Kind>,
         names: &Names,
     ) -> Result<(Last, Balancer), ProviderError> {
-        let (around, fits) = (&self.around, |kind| wish.is_none_or(|wish| wish == kind));
+        let (around, fits) = (&self.around, |kind| {
+            desired.is_none_or(|desired| desired == kind)
+        });
         let wanted = |kind: Kind| match fits(kind) {
             true => Wanted::of(request, kind, names),
             false => refused(
@@ -145,7 +147,7 @@ impl Aws {
             }
             // One with an address was made by another program, perhaps in another way.
             Basis::New if request.ingress.is_empty() => {
-                let wanted = wanted(wish.unwrap_or(Kind::Network))?;
+                let wanted = wanted(desired.unwrap_or(Kind::Network))?;
                 let last = match wanted.kind {
                     Kind::Network => {
                         Last::Network(network::act::begin(around, names, &wanted).await?)
@@ -157,7 +159,7 @@ impl Aws {
                 (last, wanted)
             }
             Basis::New | Basis::Look => {
-                let found = self.find(wish, names).await?;
+                let found = self.find(desired, names).await?;
                 let wanted = wanted(found.kind())?;
                 let last = match found {
                     Found::Network(it) => {

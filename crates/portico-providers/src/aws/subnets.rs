@@ -22,7 +22,7 @@ pub struct RouteTable {
 }
 
 /// What a balancer needs of its subnets.
-pub struct Wish<'a> {
+pub struct Desired<'a> {
     pub region: &'a str,
     pub cluster: &'a str,
     pub internal: bool,
@@ -34,37 +34,43 @@ pub struct Wish<'a> {
 
 /// One of each zone, by zone.
 pub fn choose(
-    wish: &Wish<'_>,
+    desired: &Desired<'_>,
     subnets: &[Subnet],
     tables: &[RouteTable],
 ) -> Result<Vec<String>, String> {
-    if !wish.named.is_empty() {
-        return wish.named.iter().map(|name| named(name, subnets)).collect();
+    if !desired.named.is_empty() {
+        return desired
+            .named
+            .iter()
+            .map(|name| named(name, subnets))
+            .collect();
     }
     let usable = |subnet: &&Subnet| {
-        is_ordinary(&subnet.zone, wish.region) && (wish.internal || is_public(subnet, tables))
+        is_ordinary(&subnet.zone, desired.region) && (desired.internal || is_public(subnet, tables))
     };
     let mut best: BTreeMap<&str, &Subnet> = BTreeMap::new();
-    let candidates = subnets.iter().filter(|subnet| is_for(subnet, wish.cluster));
+    let candidates = subnets
+        .iter()
+        .filter(|subnet| is_for(subnet, desired.cluster));
     for subnet in candidates.filter(usable) {
         let entry = best.entry(&subnet.zone).or_insert(subnet);
-        if rank(subnet, wish) < rank(entry, wish) {
+        if rank(subnet, desired) < rank(entry, desired) {
             *entry = subnet;
         }
     }
     let chosen: Vec<String> = best.into_values().map(|subnet| subnet.id.clone()).collect();
-    match (chosen.is_empty(), wish.own) {
+    match (chosen.is_empty(), desired.own) {
         (false, _) => Ok(chosen),
         (true, Some(own)) => Ok(vec![own.to_owned()]),
         (true, None) => {
-            let kind = if wish.internal {
+            let kind = if desired.internal {
                 ""
             } else {
                 " with a route to an internet gateway"
             };
             Err(format!(
                 "no subnet{kind} is tagged {CLUSTER_TAG}{} or not tagged for any cluster",
-                wish.cluster
+                desired.cluster
             ))
         }
     }
@@ -105,15 +111,15 @@ fn is_public(subnet: &Subnet, tables: &[RouteTable]) -> bool {
 }
 
 /// The least is the best.
-fn rank<'a>(subnet: &'a Subnet, wish: &Wish<'_>) -> (bool, bool, &'a str) {
-    let role = if wish.internal {
+fn rank<'a>(subnet: &'a Subnet, desired: &Desired<'_>) -> (bool, bool, &'a str) {
+    let role = if desired.internal {
         "kubernetes.io/role/internal-elb"
     } else {
         "kubernetes.io/role/elb"
     };
     (
         !has_tag(subnet, role),
-        !has_tag(subnet, &format!("{CLUSTER_TAG}{}", wish.cluster)),
+        !has_tag(subnet, &format!("{CLUSTER_TAG}{}", desired.cluster)),
         &subnet.id,
     )
 }

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::api::Api;
 use super::config::Config;
 use super::groups::{Group, GroupStep, Groups, On, Origin, Rule};
-use super::subnets::{RouteTable, Subnet, Wish, choose};
+use super::subnets::{Desired, RouteTable, Subnet, choose};
 use super::wanted::{Names, Wanted, is_of_service, refused};
 use crate::ProviderError;
 use crate::cloud::{CallError, Poll, Progress, wait_for};
@@ -113,14 +113,14 @@ impl Surroundings {
                     .await?
             }
         };
-        let wish = Wish {
+        let desired = Desired {
             region: &self.region,
             cluster: &self.cluster,
             internal: wanted.internal,
             named: &wanted.subnets,
             own: self.config.subnet.as_deref(),
         };
-        choose(&wish, &subnets, &tables).or_else(|problem| refused("NoSubnet", problem))
+        choose(&desired, &subnets, &tables).or_else(|problem| refused("NoSubnet", problem))
     }
 
     pub async fn groups(&self, names: &Names) -> Result<Groups, ProviderError> {

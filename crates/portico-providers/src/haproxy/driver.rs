@@ -8,10 +8,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
 use tracing::{info, warn};
 
+use super::desired::Desired;
 use super::proxy::{Proxy, ProxyError, Scope};
 use super::settings::Settings;
 use super::table::{Site, Table};
-use super::wish::Wish;
 use crate::{Balancer, ProviderError};
 use portico_controller::Shutdown;
 
@@ -26,7 +26,7 @@ const LOOK: u32 = 15;
 
 #[derive(Debug)]
 pub enum Ask {
-    Ensure(Box<Wish>),
+    Ensure(Box<Desired>),
     Delete { uid: String },
     Describe { uid: String },
 }
@@ -124,18 +124,18 @@ impl Driver {
 
     /// Into the table, or answered at once. Whether it needs a reload.
     async fn note(&mut self, command: Command, pending: &mut Vec<Pending>) -> bool {
-        let (uid, wish) = match &command.ask {
+        let (uid, desired) = match &command.ask {
             Ask::Describe { uid } => {
                 let answer = self.describe(uid).await;
                 _ = command.reply.send(answer);
                 return false;
             }
-            Ask::Ensure(wish) => (wish.uid.clone(), Some(Wish::clone(wish))),
+            Ask::Ensure(desired) => (desired.uid.clone(), Some(Desired::clone(desired))),
             Ask::Delete { uid } => (uid.clone(), None),
         };
         let before = self.table.sites.get(&uid).cloned();
-        let changed = match wish {
-            Some(wish) => self.table.ensure(wish, &self.settings),
+        let changed = match desired {
+            Some(desired) => self.table.ensure(desired, &self.settings),
             None => {
                 self.table.sites.remove(&uid);
                 Ok(())

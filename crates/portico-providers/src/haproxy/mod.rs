@@ -5,13 +5,14 @@
 //! Services live (servers) HAProxy is told while it runs; what is left (ports, options) goes by a
 //! reload that hands the listening sockets on. Neither ends a connection (design/0017).
 //!
-//! - `settings`: the cloud configuration; `wish`: what a Service asks for.
+//! - `settings`: the cloud configuration; `desired`: what a Service asks for.
 //! - `table`, `render`, `running`, `plan`: what is wanted, as text, what runs, and the difference.
 //!   Pure.
 //! - `socket`, `files`: HAProxy's socket and its configuration on disk.
 //! - `proxy`: makes what runs what is wanted; `driver`: the task that does it for all Services.
 
 mod description;
+mod desired;
 mod driver;
 mod files;
 mod plan;
@@ -23,7 +24,6 @@ mod socket;
 mod table;
 #[cfg(test)]
 mod testing;
-mod wish;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request};
 pub use description::DESCRIPTION;
+use desired::Desired;
 use driver::{Ask, Command, Driver, Reply};
 use portico_controller::Shutdown;
 use portico_controller::task::AbortOnDrop;
 use settings::Settings;
-use wish::Wish;
 
 /// Requests that wait for the task.
 const WAITING: usize = 1024;
@@ -78,9 +78,9 @@ impl Haproxy {
     }
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
-        let wish = Wish::new(request, &self.settings)?;
+        let desired = Desired::new(request, &self.settings)?;
         Ok(self
-            .ask(Ask::Ensure(Box::new(wish)))
+            .ask(Ask::Ensure(Box::new(desired)))
             .await?
             .unwrap_or_default())
     }

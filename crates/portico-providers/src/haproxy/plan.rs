@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
+use super::desired::Check;
 use super::render::{server_arguments, server_name};
 use super::running::{Running, Server};
 use super::settings::Settings;
 use super::table::Site;
-use super::wish::Check;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {

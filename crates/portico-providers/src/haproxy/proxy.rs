@@ -13,6 +13,7 @@ use tokio::net::TcpSocket;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
+use super::desired::refused;
 use super::files::{self, FileError};
 use super::plan::{Plan, What, plan};
 use super::render::{generation, render};
@@ -20,7 +21,6 @@ use super::running::{Running, worth_keeping};
 use super::settings::Settings;
 use super::socket::{Master, SocketError};
 use super::table::{Site, Table};
-use super::wish::refused;
 use crate::ProviderError;
 
 /// Plans until what runs is what is wanted; the first does, unless something interferes.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use portico_model::hash;
 
+use super::desired::{Balance, Check, Options, ProxyProtocol};
 use super::settings::Settings;
 use super::table::{SECTION, Site, Table};
-use super::wish::{Balance, Check, Options, ProxyProtocol};
 
 /// A section without any use but to have a name: what of the configuration cannot be changed while
 /// HAProxy runs, as a number.

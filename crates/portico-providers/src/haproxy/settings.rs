@@ -9,7 +9,7 @@ use portico_model::duration;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
-use super::wish::Targets;
+use super::desired::Targets;
 use crate::{Family, Host, IpMode};
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

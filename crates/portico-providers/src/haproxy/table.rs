@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use portico_model::hash;
 use serde::{Deserialize, Serialize};
 
+use super::desired::{Desired, Options, Ports, refused};
 use super::settings::{Address, Settings};
-use super::wish::{Options, Ports, Wish, refused};
 use crate::{Balancer, Family, Ingress, IpMode, ProviderError};
 
 /// A Service in HAProxy.
@@ -89,17 +89,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// The Service is there as it wishes to be.
-    pub fn ensure(&mut self, wish: Wish, settings: &Settings) -> Result<(), ProviderError> {
-        let addresses = self.choose(&wish, settings)?;
-        let Wish {
+    /// The Service is there as it desires to be.
+    pub fn ensure(&mut self, desired: Desired, settings: &Settings) -> Result<(), ProviderError> {
+        let addresses = self.choose(&desired, settings)?;
+        let Desired {
             namespace,
             name,
             uid,
             options,
             ports,
             ..
-        } = wish;
+        } = desired;
         self.sites.insert(
             uid.clone(),
             Site {
@@ -118,9 +118,9 @@ impl Table {
         self.sites.values().flat_map(|site| site.binds()).collect()
     }
 
-    fn choose(&self, wish: &Wish, settings: &Settings) -> Result<Vec<IpAddr>, ProviderError> {
+    fn choose(&self, desired: &Desired, settings: &Settings) -> Result<Vec<IpAddr>, ProviderError> {
         let mut chosen = Vec::new();
-        for address in &wish.explicit {
+        for address in &desired.explicit {
             if !settings.addresses.iter().any(|ours| ours.is(*address)) {
                 return Err(refused(
                     "AddressUnknown",
@@ -128,25 +128,26 @@ impl Table {
                 ));
             }
         }
-        for family in &wish.families {
+        for family in &desired.families {
             let ours: Vec<&Address> = settings
                 .addresses
                 .iter()
                 .filter(|ours| ours.family() == *family)
                 .collect();
-            let asked = |ours: &&&Address| wish.explicit.iter().any(|address| ours.is(*address));
+            let asked = |ours: &&&Address| desired.explicit.iter().any(|address| ours.is(*address));
             let explicit: Vec<&Address> = ours.iter().filter(asked).copied().collect();
             match (ours.is_empty(), explicit.is_empty()) {
                 // Where addresses are asked for, another family is not wanted unless both are
                 // needed.
-                (false, true) if !wish.explicit.is_empty() && !wish.require_all => {}
-                (false, true) => chosen.push(self.choose_one(wish, ours)?),
-                (false, false) => chosen.push(self.choose_one(wish, explicit)?),
-                (true, _) if wish.require_all => return Err(no_address(*family)),
+                (false, true) if !desired.explicit.is_empty() && !desired.require_all => {}
+                (false, true) => chosen.push(self.choose_one(desired, ours)?),
+                (false, false) => chosen.push(self.choose_one(desired, explicit)?),
+                (true, _) if desired.require_all => return Err(no_address(*family)),
                 (true, _) => {}
             }
         }
-        wish.families
+        desired
+            .families
             .first()
             .filter(|_| chosen.is_empty())
             .map_or(Ok(chosen), |family| Err(no_address(*family)))
@@ -155,19 +156,19 @@ impl Table {
     /// The first on which all ports are free; rather one that it has already.
     fn choose_one(
         &self,
-        wish: &Wish,
+        desired: &Desired,
         mut candidates: Vec<&Address>,
     ) -> Result<IpAddr, ProviderError> {
         let has = self
             .sites
-            .get(&wish.uid)
+            .get(&desired.uid)
             .map(|site| site.addresses.as_slice())
             .unwrap_or_default();
-        let told = |address: &Address| wish.current.iter().any(|current| address.is(*current));
+        let told = |address: &Address| desired.current.iter().any(|current| address.is(*current));
         candidates.sort_by_key(|address| (!has.contains(&address.bind), !told(address)));
         let mut taken = Vec::new();
         for candidate in candidates {
-            match self.taken(wish, candidate.bind) {
+            match self.taken(desired, candidate.bind) {
                 Some(by) => taken.push(by),
                 None => return Ok(candidate.bind),
             }
@@ -175,15 +176,16 @@ impl Table {
         Err(refused("PortTaken", taken.join("; ")))
     }
 
-    fn taken(&self, wish: &Wish, address: IpAddr) -> Option<String> {
+    fn taken(&self, desired: &Desired, address: IpAddr) -> Option<String> {
         let others = self
             .sites
             .values()
-            .filter(|site| site.uid != wish.uid && site.addresses.contains(&address));
+            .filter(|site| site.uid != desired.uid && site.addresses.contains(&address));
         let mut both = others.filter_map(|site| {
             Some((
                 site,
-                wish.ports
+                desired
+                    .ports
                     .keys()
                     .find(|port| site.ports.contains_key(port))?,
             ))

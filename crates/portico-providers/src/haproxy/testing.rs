@@ -1,8 +1,8 @@
 //! Requests and settings to test with.
 
+use super::desired::Desired;
 use super::settings::Settings;
 use super::table::Table;
-use super::wish::Wish;
 use crate::{Endpoint, Family, HealthCheck, Node, Port, Protocol, Request, ServiceRef};
 
 pub fn settings() -> Settings {
@@ -58,7 +58,7 @@ pub fn table(requests: &[Request]) -> Table {
     let (settings, mut table) = (settings(), Table::default());
     for request in requests {
         table
-            .ensure(Wish::new(request, &settings).unwrap(), &settings)
+            .ensure(Desired::new(request, &settings).unwrap(), &settings)
             .unwrap();
     }
     table

@@ -1,4 +1,4 @@
-//! Carries out what the ledger decides: claims are written before anybody hears of them, all that
+//! Carries out what the allocations decides: claims are written before anybody hears of them, all that
 //! wait together. When somebody else was faster, the block is read again and everything is decided
 //! again, which gives the same where nothing changed.
 
@@ -10,11 +10,11 @@ use ipnet::IpNet;
 use portico_model::pools::block_of;
 use tracing::{debug, warn};
 
+use super::allocations::Allocations;
 use super::blocks::Block;
 use super::choose::Outcome;
-use super::ledger::Ledger;
+use super::desired::Desired;
 use super::store::{Store, StoreError};
-use super::wish::Wish;
 use crate::{Family, ProviderError, ServiceRef};
 
 /// So often a batch is decided again because somebody else was faster.
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 16;
 /// What the provider is asked.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    Ensure(Box<Wish>),
+    Ensure(Box<Desired>),
     Delete {
         uid: String,
         current: BTreeSet<IpAddr>,
@@ -46,7 +46,7 @@ pub struct Addresses {
 
 #[derive(Debug)]
 pub struct Allocator<S> {
-    pub ledger: Ledger,
+    pub allocations: Allocations,
     pub(super) store: S,
     /// Blocks of which it is not known what the API has.
     unknown: BTreeSet<IpNet>,
@@ -55,7 +55,7 @@ pub struct Allocator<S> {
 impl<S: Store> Allocator<S> {
     pub fn new(store: S) -> Self {
         Self {
-            ledger: Ledger::default(),
+            allocations: Allocations::default(),
             store,
             unknown: BTreeSet::new(),
         }
@@ -113,13 +113,14 @@ impl<S: Store> Allocator<S> {
             })
         };
         match ask {
-            Ask::Ensure(wish) => Some(self.ledger.ensure(wish)),
+            Ask::Ensure(desired) => Some(self.allocations.ensure(desired)),
             Ask::Delete { uid, current } => {
-                self.ledger.delete(uid, current);
+                self.allocations.delete(uid, current);
                 given(Vec::new())
             }
             Ask::Describe { uid, families } => {
-                let mut addresses: Vec<IpAddr> = self.ledger.staying(uid).into_iter().collect();
+                let mut addresses: Vec<IpAddr> =
+                    self.allocations.staying(uid).into_iter().collect();
                 addresses.sort_by_key(|address| {
                     families
                         .iter()
@@ -133,8 +134,8 @@ impl<S: Store> Allocator<S> {
     /// Is what was decided also written, although something else was not?
     fn is_done(&self, ask: &Ask, addresses: &[IpAddr]) -> bool {
         match ask {
-            Ask::Ensure(wish) => {
-                let held = self.ledger.held(&wish.service.uid);
+            Ask::Ensure(desired) => {
+                let held = self.allocations.held(&desired.service.uid);
                 addresses.iter().all(|address| {
                     held.contains(address) && !self.unknown.contains(&block_of(*address))
                 })
@@ -146,9 +147,9 @@ impl<S: Store> Allocator<S> {
 
     /// Is there something to do that nobody asks for?
     pub fn is_idle(&mut self) -> bool {
-        let suspects = self.ledger.take_suspects();
-        let idle = suspects.is_empty() && self.unknown.is_empty() && !self.ledger.is_dirty();
-        self.ledger.still_suspect(suspects);
+        let suspects = self.allocations.take_suspects();
+        let idle = suspects.is_empty() && self.unknown.is_empty() && !self.allocations.is_dirty();
+        self.allocations.still_suspect(suspects);
         idle
     }
 
@@ -170,13 +171,13 @@ impl<S: Store> Allocator<S> {
     /// nobody else can have claimed the addresses meanwhile.
     fn take_in(&mut self, network: IpNet, block: Option<Block>) {
         match block {
-            Some(block) => self.ledger.replace_block(network, block),
-            None => self.ledger.lose_block(network),
+            Some(block) => self.allocations.replace_block(network, block),
+            None => self.allocations.lose_block(network),
         }
     }
 
     async fn settle_suspects(&mut self) {
-        let suspects = self.ledger.take_suspects();
+        let suspects = self.allocations.take_suspects();
         let store = &self.store;
         let truths = stream::iter(suspects)
             .map(|service| async move {
@@ -187,11 +188,11 @@ impl<S: Store> Allocator<S> {
         let truths: Vec<(ServiceRef, _)> = truths.collect().await;
         for (service, truth) in truths {
             match truth {
-                Ok(truth) => self.ledger.settle(&service.uid, truth),
-                Err(StoreError::Conflict) => self.ledger.settle(&service.uid, None),
+                Ok(truth) => self.allocations.settle(&service.uid, truth),
+                Err(StoreError::Conflict) => self.allocations.settle(&service.uid, None),
                 Err(StoreError::Failed(error)) => {
                     debug!(%service, error, "cannot ask for a Service that has an address");
-                    self.ledger.still_suspect([service]);
+                    self.allocations.still_suspect([service]);
                 }
             }
         }
@@ -199,12 +200,12 @@ impl<S: Store> Allocator<S> {
 
     /// Whether everything is written; `false` means that it has to be decided again.
     async fn write(&mut self) -> Result<bool, String> {
-        let dirty = self.ledger.take_dirty();
+        let dirty = self.allocations.take_dirty();
         let written: Vec<(IpNet, Result<Option<String>, StoreError>)> = {
-            let (store, ledger) = (&self.store, &self.ledger);
+            let (store, allocations) = (&self.store, &self.allocations);
             let nothing = Block::default();
             let writes = dirty.keys().map(|network| {
-                let block = ledger.block(*network).unwrap_or(&nothing);
+                let block = allocations.block(*network).unwrap_or(&nothing);
                 async move { (*network, store.write(*network, block).await) }
             });
             stream::iter(writes.collect::<Vec<_>>())
@@ -215,14 +216,14 @@ impl<S: Store> Allocator<S> {
         let mut failed: BTreeMap<IpNet, Option<String>> = BTreeMap::new();
         for (network, result) in written {
             match result {
-                Ok(version) => self.ledger.written(network, version),
+                Ok(version) => self.allocations.written(network, version),
                 Err(StoreError::Conflict) => drop(failed.insert(network, None)),
                 Err(StoreError::Failed(error)) => drop(failed.insert(network, Some(error))),
             }
         }
         for network in failed.keys() {
             // As it was, until it is read again.
-            self.ledger
+            self.allocations
                 .replace_block(*network, dirty.get(network).cloned().unwrap_or_default());
             self.unknown.insert(*network);
         }

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 
 use portico_model::pools::ClaimService;
 
-use super::ledger::Ledger;
+use super::allocations::Allocations;
+use super::desired::{Desired, name};
 use super::pools::Pool;
-use super::wish::{Wish, name};
 use crate::{Family, ProviderError};
 
-/// What became of a wish.
+/// What became of a desired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// One of each family, in the order of the families; and addresses that it had and has to give
@@ -45,23 +45,23 @@ fn refuse<T>(reason: &'static str, message: impl Into<String>) -> Result<T, Refu
     })
 }
 
-impl Ledger {
+impl Allocations {
     /// Choose, and claim what was chosen. What the Service has besides ends: now, or when its
     /// status does not show it any more. A Service that is refused keeps what its status shows.
-    pub fn ensure(&mut self, wish: &Wish) -> Outcome {
-        let uid = &wish.service.uid;
-        let chosen = self.choose(wish);
+    pub fn ensure(&mut self, desired: &Desired) -> Outcome {
+        let uid = &desired.service.uid;
+        let chosen = self.choose(desired);
         let keep: BTreeSet<IpAddr> = match &chosen {
             Ok(addresses) => addresses.iter().copied().collect(),
-            Err(_) => wish.current.clone(),
+            Err(_) => desired.current.clone(),
         };
         let mut given_up = Vec::new();
         for address in self.held(uid).difference(&keep) {
-            match wish.current.contains(address) {
+            match desired.current.contains(address) {
                 true => {
                     given_up.push((
                         *address,
-                        self.fault(*address, wish).err().unwrap_or_default(),
+                        self.fault(*address, desired).err().unwrap_or_default(),
                     ));
                     self.leaves(uid, *address);
                 }
@@ -72,8 +72,8 @@ impl Ledger {
             Ok(addresses) => {
                 addresses
                     .iter()
-                    .for_each(|address| self.take(*address, wish));
-                self.note_partial(wish, addresses.len());
+                    .for_each(|address| self.take(*address, desired));
+                self.note_partial(desired, addresses.len());
                 Outcome::Given {
                     addresses,
                     given_up,
@@ -94,58 +94,58 @@ impl Ledger {
         }
     }
 
-    fn note_partial(&mut self, wish: &Wish, given: usize) {
-        match given < wish.families.len() {
-            true => self.partial.insert(wish.service.uid.clone()),
-            false => self.partial.remove(&wish.service.uid),
+    fn note_partial(&mut self, desired: &Desired, given: usize) {
+        match given < desired.families.len() {
+            true => self.partial.insert(desired.service.uid.clone()),
+            false => self.partial.remove(&desired.service.uid),
         };
     }
 
-    fn take(&mut self, address: IpAddr, wish: &Wish) {
-        let shares = !wish.key.is_empty();
+    fn take(&mut self, address: IpAddr, desired: &Desired) {
+        let shares = !desired.key.is_empty();
         let service = ClaimService {
-            namespace: wish.service.namespace.clone(),
-            name: wish.service.name.clone(),
-            uid: wish.service.uid.clone(),
+            namespace: desired.service.namespace.clone(),
+            name: desired.service.name.clone(),
+            uid: desired.service.uid.clone(),
             ports: if shares {
-                wish.ports.clone()
+                desired.ports.clone()
             } else {
                 Vec::new()
             },
             endpoints: if shares {
-                wish.endpoints.clone()
+                desired.endpoints.clone()
             } else {
                 String::new()
             },
         };
-        self.stays(&wish.service.uid, address);
-        if !wish.current.contains(&address) {
+        self.stays(&desired.service.uid, address);
+        if !desired.current.contains(&address) {
             self.make_sure(address);
         }
         self.edit(address, |claim| {
-            claim.key.clone_from(&wish.key);
+            claim.key.clone_from(&desired.key);
             claim.services.insert(service.uid.clone(), service);
         });
     }
 
-    fn choose(&self, wish: &Wish) -> Result<Vec<IpAddr>, Refusal> {
-        if let Err(message) = &wish.explicit {
+    fn choose(&self, desired: &Desired) -> Result<Vec<IpAddr>, Refusal> {
+        if let Err(message) = &desired.explicit {
             return refuse("InvalidAddressRequest", message.clone());
         }
         let mut found: Vec<(Family, IpAddr)> = Vec::new();
         let mut missing = Vec::new();
-        for family in wish.families.iter().copied() {
-            match wish.explicit_of(family) {
-                Some(address) => found.push((family, self.explicit(address, wish)?)),
-                None => match self.kept(family, wish) {
+        for family in desired.families.iter().copied() {
+            match desired.explicit_of(family) {
+                Some(address) => found.push((family, self.explicit(address, desired)?)),
+                None => match self.kept(family, desired) {
                     Some(address) => found.push((family, address)),
                     None => missing.push(family),
                 },
             }
         }
-        let refusals = self.fresh(&missing, &mut found, wish);
+        let refusals = self.fresh(&missing, &mut found, desired);
         match refusals.into_iter().next() {
-            Some(refusal) if wish.require_all || found.is_empty() => Err(refusal),
+            Some(refusal) if desired.require_all || found.is_empty() => Err(refusal),
             _ => {
                 let of = |family: &Family| {
                     found
@@ -153,12 +153,12 @@ impl Ledger {
                         .find(|(found, _)| found == family)
                         .map(|(_, address)| *address)
                 };
-                Ok(wish.families.iter().filter_map(of).collect())
+                Ok(desired.families.iter().filter_map(of).collect())
             }
         }
     }
 
-    fn explicit(&self, address: IpAddr, wish: &Wish) -> Result<IpAddr, Refusal> {
+    fn explicit(&self, address: IpAddr, desired: &Desired) -> Result<IpAddr, Refusal> {
         let Some(pool) = self.pools.of(address) else {
             let pools = self.names(|_| true);
             let message = format!(
@@ -167,7 +167,7 @@ impl Ledger {
             );
             return refuse("AddressNotInPool", message);
         };
-        if let Some(wanted) = wish.pool.as_ref().filter(|wanted| **wanted != pool.name) {
+        if let Some(wanted) = desired.pool.as_ref().filter(|wanted| **wanted != pool.name) {
             let message = format!(
                 "{address} is asked for, which is in pool {}, and also pool {wanted}: ask for one \
                  of them",
@@ -175,40 +175,40 @@ impl Ledger {
             );
             return refuse("InvalidAddressRequest", message);
         }
-        if let Err(why) = self.is_permitted(pool, address, wish) {
+        if let Err(why) = self.is_permitted(pool, address, desired) {
             return refuse(
                 "AddressNotPermitted",
                 format!("{address} is asked for, but {why}"),
             );
         }
-        match self.joinable(address, wish) {
+        match self.joinable(address, desired) {
             Ok(()) => Ok(address),
             Err(why) => refuse("AddressInUse", format!("{address} is asked for, but {why}")),
         }
     }
 
     /// An address that the Service has already, and may keep.
-    fn kept(&self, family: Family, wish: &Wish) -> Option<IpAddr> {
-        let held = self.held(&wish.service.uid);
+    fn kept(&self, family: Family, desired: &Desired) -> Option<IpAddr> {
+        let held = self.held(&desired.service.uid);
         let shown = held
-            .intersection(&wish.current)
-            .chain(wish.current.difference(&held));
-        let candidates = shown.chain(held.difference(&wish.current));
+            .intersection(&desired.current)
+            .chain(desired.current.difference(&held));
+        let candidates = shown.chain(held.difference(&desired.current));
         candidates
             .copied()
             .filter(|address| Family::of(*address) == family)
-            .find(|address| self.fault(*address, wish).is_ok())
+            .find(|address| self.fault(*address, desired).is_ok())
     }
 
     /// Why a Service may not have an address that it has.
-    fn fault(&self, address: IpAddr, wish: &Wish) -> Result<(), String> {
-        if !wish.families.contains(&Family::of(address)) {
+    fn fault(&self, address: IpAddr, desired: &Desired) -> Result<(), String> {
+        if !desired.families.contains(&Family::of(address)) {
             return Err(format!(
                 "the Service is not {} any more",
                 name(Family::of(address))
             ));
         }
-        if let Some(other) = wish
+        if let Some(other) = desired
             .explicit_of(Family::of(address))
             .filter(|other| *other != address)
         {
@@ -218,15 +218,15 @@ impl Ledger {
             .pools
             .of(address)
             .ok_or("it is in no AddressPool any more")?;
-        if let Some(wanted) = wish.pool.as_ref().filter(|wanted| **wanted != pool.name) {
+        if let Some(wanted) = desired.pool.as_ref().filter(|wanted| **wanted != pool.name) {
             return Err(format!("pool {wanted} is asked for"));
         }
-        self.is_permitted(pool, address, wish)?;
-        self.joinable(address, wish)
+        self.is_permitted(pool, address, desired)?;
+        self.joinable(address, desired)
     }
 
-    fn is_permitted(&self, pool: &Pool, address: IpAddr, wish: &Wish) -> Result<(), String> {
-        if !self.permits(pool, wish) {
+    fn is_permitted(&self, pool: &Pool, address: IpAddr, desired: &Desired) -> Result<(), String> {
+        if !self.permits(pool, desired) {
             return Err(format!(
                 "pool {} is not for Services of this namespace, or with these labels",
                 pool.name
@@ -241,14 +241,14 @@ impl Ledger {
         }
     }
 
-    fn permits(&self, pool: &Pool, wish: &Wish) -> bool {
-        let namespace = &wish.service.namespace;
-        pool.permits(namespace, self.namespaces.get(namespace), &wish.labels)
+    fn permits(&self, pool: &Pool, desired: &Desired) -> bool {
+        let namespace = &desired.service.namespace;
+        pool.permits(namespace, self.namespaces.get(namespace), &desired.labels)
     }
 
     /// May the Service have an address, as far as others who have it go?
-    fn joinable(&self, address: IpAddr, wish: &Wish) -> Result<(), String> {
-        let uid = &wish.service.uid;
+    fn joinable(&self, address: IpAddr, desired: &Desired) -> Result<(), String> {
+        let uid = &desired.service.uid;
         let Some(claim) = self.claim(address) else {
             let mut shown = self.shown_by(address).peekable();
             let others =
@@ -267,19 +267,19 @@ impl Ledger {
         };
         for other in claim.others(uid) {
             let who = format!("{}/{}", other.namespace, other.name);
-            if wish.key.is_empty() || claim.key != wish.key {
+            if desired.key.is_empty() || claim.key != desired.key {
                 return Err(format!(
                     "Service {who} has it: to share it, give both the same annotation \
                      portico.dev/allow-shared-ip"
                 ));
             }
-            if other.endpoints != wish.endpoints {
+            if other.endpoints != desired.endpoints {
                 return Err(format!(
                     "Service {who} shares it: under externalTrafficPolicy Local, only Services \
                      with the same policy and selector can"
                 ));
             }
-            if let Some(port) = wish.ports.iter().find(|port| other.ports.contains(port)) {
+            if let Some(port) = desired.ports.iter().find(|port| other.ports.contains(port)) {
                 return Err(format!("Service {who} shares it and has {port} already"));
             }
         }
@@ -292,7 +292,7 @@ impl Ledger {
         &self,
         missing: &[Family],
         found: &mut Vec<(Family, IpAddr)>,
-        wish: &Wish,
+        desired: &Desired,
     ) -> Vec<Refusal> {
         if missing.is_empty() {
             return Vec::new();
@@ -303,12 +303,12 @@ impl Ledger {
             .first()
             .and_then(|(_, address)| self.pools.of(*address));
         let mut pools: Vec<&Pool> = beside.into_iter().collect();
-        match self.offered(wish) {
+        match self.offered(desired) {
             Ok(offered) => pools.extend(offered),
             Err(refusal) if pools.is_empty() => return vec![refusal],
             Err(_) => {}
         }
-        let available = |pool: &Pool, family: &Family| self.available(pool, *family, wish);
+        let available = |pool: &Pool, family: &Family| self.available(pool, *family, desired);
         let all = pools.iter().find(|pool| {
             missing
                 .iter()
@@ -326,8 +326,8 @@ impl Ledger {
     }
 
     /// The pools that may give the Service an address that it did not name.
-    fn offered(&self, wish: &Wish) -> Result<Vec<&Pool>, Refusal> {
-        if let Some(wanted) = &wish.pool {
+    fn offered(&self, desired: &Desired) -> Result<Vec<&Pool>, Refusal> {
+        if let Some(wanted) = &desired.pool {
             let Some(pool) = self.pools.get(wanted) else {
                 let message = format!(
                     "pool {wanted} is asked for, which does not exist: there are {}",
@@ -335,7 +335,7 @@ impl Ledger {
                 );
                 return refuse("UnknownPool", message);
             };
-            if !self.permits(pool, wish) {
+            if !self.permits(pool, desired) {
                 let message = format!(
                     "pool {wanted} is asked for, which is not for Services of this namespace, or \
                      with these labels"
@@ -347,7 +347,7 @@ impl Ledger {
         let pools: Vec<&Pool> = self
             .pools
             .iter()
-            .filter(|pool| pool.spec.auto_assign && self.permits(pool, wish))
+            .filter(|pool| pool.spec.auto_assign && self.permits(pool, desired))
             .collect();
         if !pools.is_empty() {
             return Ok(pools);
@@ -358,8 +358,8 @@ impl Ledger {
                 "there is no AddressPool: create one with the addresses that Services may have",
             );
         }
-        let by_name = self.names(|pool| !pool.spec.auto_assign && self.permits(pool, wish));
-        let others = self.names(|pool| !self.permits(pool, wish));
+        let by_name = self.names(|pool| !pool.spec.auto_assign && self.permits(pool, desired));
+        let others = self.names(|pool| !self.permits(pool, desired));
         let message = format!(
             "no AddressPool gives addresses to this Service by itself: {by_name} only on request \
              (annotation portico.dev/address-pool), {others} only to other namespaces or labels"
@@ -367,19 +367,19 @@ impl Ledger {
         refuse("NoPermittedPool", message)
     }
 
-    fn available(&self, pool: &Pool, family: Family, wish: &Wish) -> Option<IpAddr> {
+    fn available(&self, pool: &Pool, family: Family, desired: &Desired) -> Option<IpAddr> {
         let fits = |address: &IpAddr| {
             Family::of(*address) == family
                 && self
                     .pools
                     .of(*address)
                     .is_some_and(|found| found.name == pool.name && !found.avoids(*address))
-                && self.joinable(*address, wish).is_ok()
+                && self.joinable(*address, desired).is_ok()
         };
-        let shared = if wish.key.is_empty() {
+        let shared = if desired.key.is_empty() {
             None
         } else {
-            self.sharing(&wish.key).find(fits)
+            self.sharing(&desired.key).find(fits)
         };
         shared.or_else(|| pool.free(family))
     }

@@ -1,4 +1,4 @@
-//! The one task that owns the ledger: watches feed it, requests are decided and written together,
+//! The one task that owns the allocations: watches feed it, requests are decided and written together,
 //! pools get their status.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,7 +198,7 @@ impl Driver {
     /// An address that a Service loses is worth an Event.
     async fn tell(&self, ask: &Ask, answer: &Result<Addresses, ProviderError>, events: &mut usize) {
         let (
-            Ask::Ensure(wish),
+            Ask::Ensure(desired),
             Ok(Addresses {
                 addresses,
                 given_up,
@@ -209,7 +209,7 @@ impl Driver {
         };
         for (address, why) in given_up {
             let note = format!("{address} is given up for {addresses:?}: {why}");
-            info!(service = %wish.service, "{note}");
+            info!(service = %desired.service, "{note}");
             let Some(left) = events.checked_sub(1) else {
                 continue;
             };
@@ -224,9 +224,9 @@ impl Driver {
             let service = ObjectReference {
                 api_version: Some("v1".into()),
                 kind: Some("Service".into()),
-                namespace: Some(wish.service.namespace.clone()),
-                name: Some(wish.service.name.clone()),
-                uid: Some(wish.service.uid.clone()),
+                namespace: Some(desired.service.namespace.clone()),
+                name: Some(desired.service.name.clone()),
+                uid: Some(desired.service.uid.clone()),
                 ..ObjectReference::default()
             };
             if let Ok(Err(error)) = timeout(PAUSE, self.recorder.publish(&event, &service)).await {
@@ -236,7 +236,7 @@ impl Driver {
     }
 
     fn spread_news(&mut self) {
-        let (freed, changed) = self.allocator.ledger.take_news();
+        let (freed, changed) = self.allocator.allocations.take_news();
         if freed || changed {
             self.news.send_modify(|news| {
                 news.freed += u64::from(freed);
@@ -251,7 +251,7 @@ impl Driver {
             .round(Unit::Second)
             .unwrap_or_default()
             .to_string();
-        let wanted = self.allocator.ledger.pools().iter().map(|pool| {
+        let wanted = self.allocator.allocations.pools().iter().map(|pool| {
             let old = self.statuses.get(&pool.name).cloned().unwrap_or_default();
             (pool.name.clone(), PoolStatus::new(pool, &old, &now), old)
         });
@@ -326,7 +326,7 @@ impl Driver {
                     |driver, namespace| {
                         driver
                             .allocator
-                            .ledger
+                            .allocations
                             .remove_namespace(&namespace.name_any());
                     },
                 );
@@ -341,7 +341,7 @@ impl Driver {
                     |driver, service| {
                         driver
                             .allocator
-                            .ledger
+                            .allocations
                             .service_gone(&service.uid().unwrap_or_default());
                     },
                 );
@@ -375,7 +375,7 @@ impl Driver {
                 if self.unlisted.remove(&kind).is_some() && self.unlisted.is_empty() {
                     info!("address pools are known");
                     // Nobody has had an answer that the lists could change.
-                    self.allocator.ledger.take_news();
+                    self.allocator.allocations.take_news();
                 }
             }
         }
@@ -383,22 +383,23 @@ impl Driver {
 
     /// What a new list does not show is gone.
     fn forget_all_but(&mut self, kind: Kind, listed: &BTreeSet<String>) {
-        let ledger = &mut self.allocator.ledger;
+        let allocations = &mut self.allocator.allocations;
         let gone = |names: Vec<String>| names.into_iter().filter(|name| !listed.contains(name));
         match kind {
-            Kind::Pools => gone(ledger.pool_names()).for_each(|name| ledger.remove_pool(&name)),
-            Kind::Namespaces => {
-                gone(ledger.namespace_names()).for_each(|name| ledger.remove_namespace(&name))
+            Kind::Pools => {
+                gone(allocations.pool_names()).for_each(|name| allocations.remove_pool(&name))
             }
+            Kind::Namespaces => gone(allocations.namespace_names())
+                .for_each(|name| allocations.remove_namespace(&name)),
             Kind::Services => {
-                gone(ledger.known_services()).for_each(|uid| ledger.service_gone(&uid))
+                gone(allocations.known_services()).for_each(|uid| allocations.service_gone(&uid))
             }
             Kind::Blocks => {
-                let networks = ledger.networks().into_iter();
+                let networks = allocations.networks().into_iter();
                 let gone = networks.filter(|network| {
                     !listed.contains(&portico_model::pools::block_name(*network))
                 });
-                gone.for_each(|network| ledger.lose_block(network));
+                gone.for_each(|network| allocations.lose_block(network));
             }
         }
     }
@@ -412,7 +413,7 @@ impl Driver {
             .creation_timestamp
             .as_ref()
             .map(|time| time.0.as_second());
-        self.allocator.ledger.apply_pool(PoolObject {
+        self.allocator.allocations.apply_pool(PoolObject {
             name,
             generation: pool.metadata.generation.unwrap_or_default(),
             created: created.unwrap_or(i64::MAX),
@@ -422,19 +423,19 @@ impl Driver {
 
     fn no_pool(&mut self, pool: PoolApiObject) {
         self.statuses.remove(&pool.name_any());
-        self.allocator.ledger.remove_pool(&pool.name_any());
+        self.allocator.allocations.remove_pool(&pool.name_any());
     }
 
     fn block(&mut self, block: BlockObject) {
         let Some((network, version)) = identify(&block) else {
             return;
         };
-        let ledger = &mut self.allocator.ledger;
-        if ledger
+        let allocations = &mut self.allocator.allocations;
+        if allocations
             .block(network)
             .is_none_or(|own| own.is_older_than(&version))
         {
-            ledger.replace_block(network, Block::new(network, Some(version), &block.spec));
+            allocations.replace_block(network, Block::new(network, Some(version), &block.spec));
         }
     }
 
@@ -442,25 +443,25 @@ impl Driver {
         let Some((network, version)) = identify(&block) else {
             return;
         };
-        let ledger = &mut self.allocator.ledger;
-        let is_it = ledger.block(network).is_some_and(|own| {
+        let allocations = &mut self.allocator.allocations;
+        let is_it = allocations.block(network).is_some_and(|own| {
             own.version.as_deref() == Some(version.as_str())
                 || own.version.is_some() && own.is_older_than(&version)
         });
         if is_it {
-            ledger.lose_block(network);
+            allocations.lose_block(network);
         }
     }
 
     fn namespace(&mut self, namespace: Namespace) {
         let labels = namespace.metadata.labels.clone().unwrap_or_default();
         self.allocator
-            .ledger
+            .allocations
             .apply_namespace(&namespace.name_any(), labels);
     }
 
     fn service(&mut self, service: LightService) {
-        self.allocator.ledger.service_seen(known(service));
+        self.allocator.allocations.service_seen(known(service));
     }
 }
 

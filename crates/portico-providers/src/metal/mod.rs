@@ -5,26 +5,26 @@
 //! gone everywhere (design/0013). Announcing is the nodes'.
 //!
 //! - `pools`, `runs`: the addresses there are, and which are free.
-//! - `wish`: what a Service asks for.
-//! - `blocks`, `ledger`, `choose`: who has what, and who gets what. Pure.
+//! - `desired`: what a Service asks for.
+//! - `blocks`, `allocations`, `choose`: who has what, and who gets what. Pure.
 //! - `allocate`, `store`: deciding and writing, until both agree.
 //! - `driver`: the task that does it; `status`: what a pool shows.
 //! - `key`: what nodes that announce need to know each other.
 
 mod allocate;
+mod allocations;
 mod blocks;
 mod choose;
 mod description;
+mod desired;
 mod driver;
 mod key;
-mod ledger;
 mod pools;
 mod runs;
 mod status;
 mod store;
 #[cfg(test)]
 mod testing;
-mod wish;
 
 use std::net::IpAddr;
 
@@ -36,11 +36,11 @@ use super::{
 };
 use allocate::{Addresses, Ask};
 pub use description::DESCRIPTION;
+use desired::Desired;
 use driver::{Command, Driver};
 use portico_controller::Shutdown;
 use portico_controller::task::AbortOnDrop;
 use store::Cluster;
-use wish::Wish;
 
 /// Requests that wait for the task.
 const WAITING: usize = 1024;
@@ -105,7 +105,9 @@ impl Provider for Metal {
 
     fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
         Box::pin(async move {
-            let given = self.ask(Ask::Ensure(Box::new(Wish::new(request)))).await?;
+            let given = self
+                .ask(Ask::Ensure(Box::new(Desired::new(request))))
+                .await?;
             Ok(balancer(&given.addresses))
         })
     }
@@ -119,7 +121,7 @@ impl Provider for Metal {
         Box::pin(async move {
             let ask = Ask::Delete {
                 uid: request.service.uid.clone(),
-                current: wish::current(request),
+                current: desired::current(request),
             };
             self.ask(ask).await.map(drop)
         })

@@ -11,8 +11,8 @@ use kube::{Api, Client};
 use portico_model::pools::{AddressBlockSpec, AddressPoolSpec, GROUP, VERSION, block_name};
 use serde::{Deserialize, Serialize};
 
+use super::allocations::Known;
 use super::blocks::Block;
-use super::ledger::Known;
 use super::status::PoolStatus;
 use crate::ServiceRef;
 use portico_controller::light::LightService;

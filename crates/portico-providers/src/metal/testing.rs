@@ -1,4 +1,4 @@
-//! For tests: pools, wishes, and an API server that conflicts and fails when it is told to.
+//! For tests: pools, desires, and an API server that conflicts and fails when it is told to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use ipnet::IpNet;
 use portico_model::pools::{AddressPoolSpec, LabelSelector};
 
+use super::allocations::Known;
 use super::blocks::Block;
-use super::ledger::Known;
+use super::desired::Desired;
 use super::pools::PoolObject;
 use super::store::{Store, StoreError};
-use super::wish::Wish;
 use crate::{Family, ServiceRef};
 
 pub(super) fn ip(text: &str) -> IpAddr {
@@ -60,8 +60,8 @@ pub(super) fn service(name: &str) -> ServiceRef {
 }
 
 /// A Service with port TCP/80 that asks for nothing.
-pub(super) fn wish(name: &str) -> Wish {
-    Wish {
+pub(super) fn desired(name: &str) -> Desired {
+    Desired {
         service: service(name),
         labels: BTreeMap::new(),
         families: vec![Family::V4],

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use tracing::info;
 
-use super::floating::{self, Found, Step, Wish};
+use super::floating::{self, Desired, Found, Step};
 use super::neutron::{FloatingIp, Neutron, NewFloatingIp};
 use super::octavia::{LoadBalancer, Octavia};
 use super::options::{self, Options, refused};
@@ -61,7 +61,7 @@ impl Apis {
                 Ok(Vec::new())
             };
         };
-        let wish = Wish {
+        let desired = Desired {
             marker: floating::marker(request),
             port: port.clone(),
             requested: requested_ip(request)?,
@@ -73,10 +73,10 @@ impl Apis {
             Floating::Unknown => neutron.floating_ips("port_id", port).await?,
         };
         let steps = match wants {
-            false => floating::plan_none(&wish.marker, &attached, &published(request)),
-            true if floating::is_right(&wish, &attached) => Vec::new(),
+            false => floating::plan_none(&desired.marker, &attached, &published(request)),
+            true if floating::is_right(&desired, &attached) => Vec::new(),
             true => {
-                let requested = wish.requested.map(|address| address.to_string());
+                let requested = desired.requested.map(|address| address.to_string());
                 let requested = match &requested {
                     Some(address) => neutron
                         .floating_ips("floating_ip_address", address)
@@ -87,10 +87,10 @@ impl Apis {
                 };
                 let marked = match is_new {
                     true => Vec::new(),
-                    false => neutron.floating_ips("description", &wish.marker).await?,
+                    false => neutron.floating_ips("description", &desired.marker).await?,
                 };
                 floating::plan(
-                    &wish,
+                    &desired,
                     &Found {
                         attached: attached.clone(),
                         marked,
@@ -99,7 +99,7 @@ impl Apis {
                 )?
             }
         };
-        let created = run(neutron, &steps, &wish, Some(options)).await?;
+        let created = run(neutron, &steps, &desired, Some(options)).await?;
         match (steps.as_slice(), created) {
             ([], _) => Ok(attached),
             ([Step::Create(_)], Some(created)) => Ok(vec![created]),
@@ -137,15 +137,15 @@ impl Apis {
             }
         }
         let keep = options::keeps_floating_ip(request);
-        let wish = Wish {
+        let desired = Desired {
             marker,
             port: String::new(),
             requested: None,
         };
         run(
             neutron,
-            &floating::plan_end(&wish.marker, keep, &found),
-            &wish,
+            &floating::plan_end(&desired.marker, keep, &found),
+            &desired,
             None,
         )
         .await
@@ -157,14 +157,14 @@ impl Apis {
 async fn run(
     neutron: &Neutron,
     steps: &[Step],
-    wish: &Wish,
+    desired: &Desired,
     options: Option<&Options>,
 ) -> Result<Option<FloatingIp>, ProviderError> {
     let mut created = None;
     for step in steps {
-        info!(?step, whose = wish.marker, "changing a floating IP");
+        info!(?step, whose = desired.marker, "changing a floating IP");
         match step {
-            Step::Attach(id) => neutron.attach_floating_ip(id, Some(&wish.port)).await?,
+            Step::Attach(id) => neutron.attach_floating_ip(id, Some(&desired.port)).await?,
             Step::Detach(id) => neutron.attach_floating_ip(id, None).await?,
             Step::Delete(id) => neutron.delete_floating_ip(id).await?,
             Step::Create(address) => {
@@ -178,8 +178,8 @@ async fn run(
                     floating_network_id: network,
                     subnet_id: networks.and_then(|networks| networks.floating_subnet.clone()),
                     floating_ip_address: *address,
-                    port_id: wish.port.clone(),
-                    description: wish.marker.clone(),
+                    port_id: desired.port.clone(),
+                    description: desired.marker.clone(),
                 };
                 created = Some(neutron.create_floating_ip(&new).await.map_err(refusal)?);
             }

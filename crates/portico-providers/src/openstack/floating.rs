@@ -18,7 +18,7 @@ pub fn marker(request: &Request) -> String {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct Desired {
     pub marker: String,
     /// Of the load balancer's own address.
     pub port: String,
@@ -46,8 +46,8 @@ pub enum Step {
 }
 
 /// Whether the one that is attached is the right one, so that nothing else has to be known.
-pub fn is_right(wish: &Wish, attached: &[FloatingIp]) -> bool {
-    match wish.requested {
+pub fn is_right(desired: &Desired, attached: &[FloatingIp]) -> bool {
+    match desired.requested {
         Some(requested) => attached
             .iter()
             .any(|ip| ip.floating_ip_address == requested),
@@ -56,12 +56,12 @@ pub fn is_right(wish: &Wish, attached: &[FloatingIp]) -> bool {
 }
 
 /// The one that it should have.
-pub fn plan(wish: &Wish, found: &Found) -> Result<Vec<Step>, ProviderError> {
-    if is_right(wish, &found.attached) {
+pub fn plan(desired: &Desired, found: &Found) -> Result<Vec<Step>, ProviderError> {
+    if is_right(desired, &found.attached) {
         return Ok(Vec::new());
     }
-    let chosen = match (wish.requested, &found.requested) {
-        (Some(address), Some(ip)) => Some(free(address, ip, &wish.port)?),
+    let chosen = match (desired.requested, &found.requested) {
+        (Some(address), Some(ip)) => Some(free(address, ip, &desired.port)?),
         (Some(_), None) => None,
         // One that was left by a load balancer before this one, rather one that is free.
         (None, _) => found
@@ -73,11 +73,11 @@ pub fn plan(wish: &Wish, found: &Found) -> Result<Vec<Step>, ProviderError> {
     let mut steps: Vec<Step> = found
         .attached
         .iter()
-        .map(|ip| release(ip, &wish.marker))
+        .map(|ip| release(ip, &desired.marker))
         .collect();
     steps.push(match chosen {
         Some(ip) => Step::Attach(ip.id.clone()),
-        None => Step::Create(wish.requested),
+        None => Step::Create(desired.requested),
     });
     Ok(steps)
 }

@@ -39,7 +39,7 @@ pub(super) enum Job {
 }
 
 /// Where the store is opened again.
-pub(super) trait Place: Send {
+pub(super) trait Location: Send {
     fn open(&self) -> Result<(Disk, Contents), OpenError>;
 
     /// Whether a small write would find room.
@@ -48,7 +48,7 @@ pub(super) trait Place: Send {
 
 pub(super) struct Writer {
     mirror: Arc<Mirror>,
-    place: Box<dyn Place>,
+    place: Box<dyn Location>,
     health: Arc<Health>,
     /// Keys whose records are damaged: what they hold is not known, so nothing may build on it.
     damaged: HashSet<String>,
@@ -66,7 +66,7 @@ impl Writer {
     pub fn new(
         disk: Disk,
         mirror: Arc<Mirror>,
-        place: Box<dyn Place>,
+        place: Box<dyn Location>,
         health: Arc<Health>,
         damaged: Arc<[Damaged]>,
     ) -> Writer {

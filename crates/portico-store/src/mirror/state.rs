@@ -239,9 +239,9 @@ impl State {
             prefix: prefix.to_owned(),
         })?;
         self.readable(from)?;
-        let bell = self.topics.subscribe(name, self.compacted);
+        let watchers = self.topics.subscribe(name, self.compacted);
         Ok(Subscription {
-            bell,
+            watchers,
             generation: self.generation,
         })
     }

@@ -288,7 +288,7 @@ fn polled(future: impl Future) -> impl FnMut() -> bool {
 #[test]
 fn a_watcher_sleeps_through_other_topics() {
     let mirror = Mirror::new(5, [], HistoryLimits::default());
-    let mut listener = Listener::of(mirror.subscribe("a/", 5).unwrap().bell);
+    let mut listener = Listener::of(mirror.subscribe("a/", 5).unwrap().watchers);
     let mut listening = polled(listener.listen());
     put(&mirror, 6, "ab/1");
     assert!(!listening());

@@ -1,9 +1,9 @@
-//! The change logs, one per topic, and the bells for those who follow them.
+//! The change logs, one per topic, and the watchers for those who follow them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::hearing::{Bell, Hearing};
+use super::delivery::{Delivery, TopicWatchers};
 use crate::types::topic_of;
 use crate::{Event, Revision};
 
@@ -18,25 +18,27 @@ struct Topic {
     log: VecDeque<Arc<Event>>,
     /// The revision of the last event that was dropped from the log.
     dropped: Revision,
-    bell: Arc<Bell>,
+    watchers: Arc<TopicWatchers>,
 }
 
-/// The bells of the topics that changed, each once, to be used after the lock is gone.
+/// The watchers of the topics that changed, each once, to be used after the lock is gone.
 #[derive(Default)]
-pub(super) struct Woken(Vec<Arc<Bell>>);
+pub(super) struct Woken(Vec<Arc<TopicWatchers>>);
 
 impl Woken {
-    fn add(&mut self, bell: &Arc<Bell>) {
-        if !self.0.iter().any(|known| Arc::ptr_eq(known, bell)) {
-            self.0.push(Arc::clone(bell));
+    fn add(&mut self, watchers: &Arc<TopicWatchers>) {
+        if !self.0.iter().any(|known| Arc::ptr_eq(known, watchers)) {
+            self.0.push(Arc::clone(watchers));
         }
     }
 
-    /// Wakes everybody, and tells how one knows that they have heard.
-    pub fn wake(self) -> Arc<Hearing> {
-        let hearing = Arc::new(Hearing::of(self.0.iter().map(|bell| bell.waiting()).sum()));
-        self.0.iter().for_each(|bell| bell.ring(&hearing));
-        hearing
+    /// Wakes all of them. The writer waits for what is returned.
+    pub fn wake(self) -> Arc<Delivery> {
+        let delivery = Arc::new(Delivery::of(
+            self.0.iter().map(|watchers| watchers.waiting()).sum(),
+        ));
+        self.0.iter().for_each(|watchers| watchers.wake(&delivery));
+        delivery
     }
 }
 
@@ -46,7 +48,7 @@ impl Topics {
             return;
         };
         let topic = self.topic(name, compacted);
-        woken.add(&topic.bell);
+        woken.add(&topic.watchers);
         topic.log.push_back(event);
     }
 
@@ -65,8 +67,8 @@ impl Topics {
         }
     }
 
-    pub fn subscribe(&mut self, name: &str, compacted: Revision) -> Arc<Bell> {
-        Arc::clone(&self.topic(name, compacted).bell)
+    pub fn subscribe(&mut self, name: &str, compacted: Revision) -> Arc<TopicWatchers> {
+        Arc::clone(&self.topic(name, compacted).watchers)
     }
 
     /// What happened under `prefix` after `position`, and whether there is more. `None` if some of
@@ -113,7 +115,7 @@ impl Topics {
         Woken(
             self.0
                 .values()
-                .map(|topic| Arc::clone(&topic.bell))
+                .map(|topic| Arc::clone(&topic.watchers))
                 .collect(),
         )
     }
@@ -131,7 +133,7 @@ impl Topics {
         let new = || Topic {
             log: VecDeque::new(),
             dropped: compacted,
-            bell: Arc::default(),
+            watchers: Arc::default(),
         };
         self.0.entry(name.into()).or_insert_with(new)
     }

@@ -10,18 +10,20 @@ use crate::etcd_server::Server;
 use crate::{delete, events, put, summary, text};
 
 /// A place where a store lives: it can be opened, closed and opened again.
-enum Place {
+enum WaitingWatcher {
     Embedded(TempDir),
     Etcd(Box<Server>),
 }
 
-impl Place {
+impl WaitingWatcher {
     async fn open(&self) -> Store {
         match self {
-            Place::Embedded(dir) => Store::embedded(dir.path(), EmbeddedOptions::default())
-                .await
-                .unwrap(),
-            Place::Etcd(server) => server.open().await,
+            WaitingWatcher::Embedded(dir) => {
+                Store::embedded(dir.path(), EmbeddedOptions::default())
+                    .await
+                    .unwrap()
+            }
+            WaitingWatcher::Etcd(server) => server.open().await,
         }
     }
 }
@@ -31,13 +33,13 @@ macro_rules! on_both_engines {
         mod on_embedded {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::Place::Embedded(tempfile::tempdir().unwrap())).await;
+                super::$case(super::WaitingWatcher::Embedded(tempfile::tempdir().unwrap())).await;
             })*
         }
         mod on_etcd {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::Place::Etcd(Box::new(crate::etcd_server::Server::start()))).await;
+                super::$case(super::WaitingWatcher::Etcd(Box::new(crate::etcd_server::Server::start()))).await;
             })*
         }
     };
@@ -64,7 +66,7 @@ on_both_engines!(
     batches_are_bounded_and_complete,
 );
 
-async fn create_update_delete(place: Place) {
+async fn create_update_delete(place: WaitingWatcher) {
     let store = place.open().await;
     let key = "services/default/web";
     let create = Txn {
@@ -106,7 +108,7 @@ async fn create_update_delete(place: Place) {
     assert_eq!(store.get(key).unwrap().created, again);
 }
 
-async fn conflict_names_the_first_failed_check(place: Place) {
+async fn conflict_names_the_first_failed_check(place: WaitingWatcher) {
     let store = place.open().await;
     let a = put(&store, "ips/a", "").await;
     let b = put(&store, "ips/b", "").await;
@@ -142,7 +144,7 @@ async fn conflict_names_the_first_failed_check(place: Place) {
     assert_eq!(store.get("ips/d"), None);
 }
 
-async fn a_transaction_is_one_revision_or_nothing(place: Place) {
+async fn a_transaction_is_one_revision_or_nothing(place: WaitingWatcher) {
     let store = place.open().await;
     let start = put(&store, "services/old", "x").await;
     let mut watch = store.watch("services/", start).unwrap();
@@ -183,7 +185,7 @@ async fn a_transaction_is_one_revision_or_nothing(place: Place) {
     assert_eq!(store.revision(), revision);
 }
 
-async fn a_transaction_without_operations_only_checks(place: Place) {
+async fn a_transaction_without_operations_only_checks(place: WaitingWatcher) {
     let store = place.open().await;
     let revision = put(&store, "services/a", "1").await;
     let check = |modified| Txn {
@@ -197,7 +199,7 @@ async fn a_transaction_without_operations_only_checks(place: Place) {
     ));
 }
 
-async fn invalid_transactions_are_refused(place: Place) {
+async fn invalid_transactions_are_refused(place: WaitingWatcher) {
     let store = place.open().await;
     let commit = async |ops| {
         store
@@ -241,7 +243,7 @@ async fn invalid_transactions_are_refused(place: Place) {
     ));
 }
 
-async fn the_largest_transaction_fits(place: Place) {
+async fn the_largest_transaction_fits(place: WaitingWatcher) {
     let store = place.open().await;
     let name = |n| format!("a/{n:03}");
     let value = vec![7u8; (MAX_TXN_BYTES - 2 * MAX_TXN_OPS * 5) / MAX_TXN_OPS];
@@ -268,7 +270,7 @@ async fn the_largest_transaction_fits(place: Place) {
     }
 }
 
-async fn range_pages_at_one_revision(place: Place) {
+async fn range_pages_at_one_revision(place: WaitingWatcher) {
     let store = place.open().await;
     for name in ["a", "b", "c", "d", "e"] {
         put(&store, &format!("pods/ns/{name}"), name).await;
@@ -354,7 +356,7 @@ async fn range_pages_at_one_revision(place: Place) {
     );
 }
 
-async fn reads_of_the_past_end_at_the_compaction(place: Place) {
+async fn reads_of_the_past_end_at_the_compaction(place: WaitingWatcher) {
     let store = place.open().await;
     let first = put(&store, "services/a", "1").await;
     let second = put(&store, "services/a", "2").await;
@@ -390,7 +392,7 @@ async fn reads_of_the_past_end_at_the_compaction(place: Place) {
     assert_eq!(store.compacted(), second);
 }
 
-async fn watch_gives_every_change_in_order(place: Place) {
+async fn watch_gives_every_change_in_order(place: WaitingWatcher) {
     let store = place.open().await;
     let mut watch = store.watch("services/", store.revision()).unwrap();
     let writer = store.clone();
@@ -411,7 +413,7 @@ async fn watch_gives_every_change_in_order(place: Place) {
     }
 }
 
-async fn watch_from_a_revision(place: Place) {
+async fn watch_from_a_revision(place: WaitingWatcher) {
     let store = place.open().await;
     put(&store, "services/a", "1").await;
     let from = put(&store, "services/a", "2").await;
@@ -433,7 +435,7 @@ async fn watch_from_a_revision(place: Place) {
     assert_eq!((all.position(), one.position()), (fourth, fourth));
 }
 
-async fn two_watchers_see_the_same(place: Place) {
+async fn two_watchers_see_the_same(place: WaitingWatcher) {
     let store = place.open().await;
     let from = store.revision();
     let mut watches = [
@@ -453,7 +455,7 @@ async fn two_watchers_see_the_same(place: Place) {
     }
 }
 
-async fn a_watcher_that_fell_behind_is_told(place: Place) {
+async fn a_watcher_that_fell_behind_is_told(place: WaitingWatcher) {
     let store = place.open().await;
     let mut slow = store.watch("services/", store.revision()).unwrap();
     put(&store, "services/a", "1").await;
@@ -467,7 +469,7 @@ async fn a_watcher_that_fell_behind_is_told(place: Place) {
     assert!(slow.position() < now);
 }
 
-async fn a_quiet_watcher_survives_compaction(place: Place) {
+async fn a_quiet_watcher_survives_compaction(place: WaitingWatcher) {
     let store = place.open().await;
     let mut quiet = store.watch("nodes/", store.revision()).unwrap();
     for number in 0..5 {
@@ -481,7 +483,7 @@ async fn a_quiet_watcher_survives_compaction(place: Place) {
     );
 }
 
-async fn position_follows_the_whole_store(place: Place) {
+async fn position_follows_the_whole_store(place: WaitingWatcher) {
     let store = place.open().await;
     let from = store.revision();
     let mut watch = store.watch("services/default/", from).unwrap();
@@ -503,7 +505,7 @@ async fn position_follows_the_whole_store(place: Place) {
     assert_eq!(watch.position(), elsewhere);
 }
 
-async fn concurrent_increments_lose_nothing(place: Place) {
+async fn concurrent_increments_lose_nothing(place: WaitingWatcher) {
     let store = place.open().await;
     put(&store, "counters/n", "0").await;
     let tasks: Vec<_> = (0..64)
@@ -539,7 +541,7 @@ async fn increment(store: Store) {
     }
 }
 
-async fn reopening_keeps_everything(place: Place) {
+async fn reopening_keeps_everything(place: WaitingWatcher) {
     let store = place.open().await;
     for number in 0..2500 / MAX_TXN_OPS {
         let op = |n| Op::put(format!("pods/{number:02}-{n:03}"), format!("{number} {n}"));
@@ -569,7 +571,7 @@ async fn reopening_keeps_everything(place: Place) {
     assert!(put(&store, "pods/new", "").await > last);
 }
 
-async fn closing_ends_watches_and_commits(place: Place) {
+async fn closing_ends_watches_and_commits(place: WaitingWatcher) {
     let store = place.open().await;
     let mut watch = store.watch("services/", store.revision()).unwrap();
     let waiting = tokio::spawn(async move { watch.next().await });
@@ -589,7 +591,7 @@ async fn closing_ends_watches_and_commits(place: Place) {
     store.close().await;
 }
 
-async fn batches_are_bounded_and_complete(place: Place) {
+async fn batches_are_bounded_and_complete(place: WaitingWatcher) {
     let store = place.open().await;
     let mut watch = store.watch("pods/", store.revision()).unwrap();
     for round in 0..6 {

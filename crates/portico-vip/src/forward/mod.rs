@@ -27,7 +27,7 @@ use kube_proxy::{Kind, KubeProxy};
 use node::Node;
 use portico_dataplane::ApplyError;
 use portico_dataplane::iptables::Programs;
-use portico_model::statics;
+use portico_model::static_services;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -91,7 +91,7 @@ impl Default for ForwardSettings {
     fn default() -> Self {
         Self {
             mode: Mode::Auto,
-            static_services: statics::FOLDER.into(),
+            static_services: static_services::FOLDER.into(),
             masquerade_mark: 1 << 14,
             haproxy: HaproxySettings::default(),
         }

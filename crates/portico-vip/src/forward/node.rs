@@ -3,7 +3,7 @@
 
 use super::route::Route;
 use super::{ForwardError, Forwarder, Wanted};
-use portico_model::statics::{INSTALLED, Installed, version};
+use portico_model::static_services::{INSTALLED, Installed, version};
 use portico_model::table::Family;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use plan::{Account, Item, Line, Outcome, Running, Thing};
 use portico_dataplane::Dataplane;
 use portico_dataplane::nftables::{Nftables, Table, has_table};
 use portico_dataplane::{iptables, ipvs};
-use portico_model::statics;
+use portico_model::static_services;
 use portico_model::table::Family;
 use portico_vip::forward::{ForwardSettings, Forwarding};
 use std::fs;
@@ -79,7 +79,7 @@ fn remove(thing: &Thing) -> anyhow::Result<()> {
 
 fn look() -> (Vec<Thing>, Running) {
     let mut found = rules();
-    let vip = Path::new(statics::FOLDER).join(VIP_FILE);
+    let vip = Path::new(static_services::FOLDER).join(VIP_FILE);
     found.extend(vip.exists().then_some(Thing::VipFile(vip)));
     found.extend(virtual_links().into_iter().map(Thing::VirtualLink));
     found.extend(sockets());

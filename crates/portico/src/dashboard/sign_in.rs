@@ -87,9 +87,9 @@ mod tests {
         let SignIn::Key(key) = SignIn::new_key().unwrap() else {
             panic!("a key was asked for")
         };
-        let door = SignIn::Key(key.clone());
-        let visitor = |text: &str| door.caller(Some(&HeaderValue::from_str(text).unwrap()));
-        assert_eq!(visitor(&format!("Bearer {key}")), Caller::Owner);
+        let sign_in = SignIn::Key(key.clone());
+        let caller = |text: &str| sign_in.caller(Some(&HeaderValue::from_str(text).unwrap()));
+        assert_eq!(caller(&format!("Bearer {key}")), Caller::Owner);
         for wrong in [
             "",
             "Bearer ",
@@ -98,9 +98,9 @@ mod tests {
             &format!("Bearer {key}0"),
             &format!("Bearer {}", &key[1..]),
         ] {
-            assert_eq!(visitor(wrong), Caller::Unknown, "{wrong}");
+            assert_eq!(caller(wrong), Caller::Unknown, "{wrong}");
         }
-        assert_eq!(door.caller(None), Caller::Unknown);
+        assert_eq!(sign_in.caller(None), Caller::Unknown);
         assert_eq!(key.len(), 2 * KEY_BYTES);
     }
 

@@ -1,12 +1,14 @@
 //! `portico explain`: where a packet would go, and why, by the table that a node would make from
 //! what the API server knows; and whether the node's kernel has what the table says.
 
+mod answer;
 mod ends;
 mod kernel;
-mod told;
 
 use crate::client::{Access, Reader};
 use crate::output::Output;
+pub use answer::Answered;
+use answer::{Kernel, Seen};
 use clap::Args;
 use ends::Cluster;
 pub use ends::{From, To};
@@ -19,8 +21,6 @@ use portico_model::report::NodeReport;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
-pub use told::Told;
-use told::{Kernel, Seen};
 
 /// A daemon that runs has what changed just now in the kernel a moment later: so often it is looked
 /// again, so long apart.
@@ -92,14 +92,14 @@ pub async fn answer(
     reader: &Reader,
     settings: &Settings,
     question: &Question,
-) -> anyhow::Result<Told> {
+) -> anyhow::Result<Answered> {
     let known = Known::read(reader).await?;
     let (node, packet) =
         known
             .cluster
             .packet(&question.from, &question.to, question.node.as_deref())?;
     let index = known.index(settings.of(&node), packet.local.to_vec());
-    Ok(Told {
+    Ok(Answered {
         explanation: explain(index.table(), &packet),
         node,
         homes: known.homes(),
@@ -108,7 +108,7 @@ pub async fn answer(
 }
 
 /// The same, and whether the node's kernel has it. Where a daemon runs there, by its own settings.
-async fn answer_with_kernel(reader: &Reader, arguments: &Arguments) -> anyhow::Result<Told> {
+async fn answer_with_kernel(reader: &Reader, arguments: &Arguments) -> anyhow::Result<Answered> {
     let Arguments {
         question, settings, ..
     } = arguments;
@@ -135,7 +135,7 @@ async fn answer_with_kernel(reader: &Reader, arguments: &Arguments) -> anyhow::R
                 None
             };
             let kernel = Some(kernel.with_report(report.as_ref()));
-            return Ok(Told {
+            return Ok(Answered {
                 explanation,
                 node,
                 homes: known.homes(),
@@ -170,7 +170,7 @@ fn look(
     };
     let index = known.index(config.settings.clone(), packet.local.to_vec());
     let explanation = explain(index.table(), &packet);
-    let kernel = match place.compare(&config, index.table(), &told::frontend_key(&explanation)) {
+    let kernel = match place.compare(&config, index.table(), &answer::frontend_key(&explanation)) {
         Err(why) => Kernel::NotSeen(why),
         Ok((differences, in_the_way)) => {
             let (mode, daemon) = (config.mode.name(), place.daemon_runs());

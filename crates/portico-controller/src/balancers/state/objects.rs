@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
-use super::{Entry, Heard, State};
+use super::{Entry, ReportSummary, State};
 use crate::balancers::service::{Claim, Facts};
 use crate::key::ObjectKey;
 
@@ -202,7 +202,7 @@ impl State {
             .reports
             .all()
             .filter(|(name, node)| node.is_alive(now) && self.nodes.exists(name));
-        let mut heard = Heard::default();
+        let mut heard = ReportSummary::default();
         for (name, node) in alive {
             heard.floor = Some(
                 heard

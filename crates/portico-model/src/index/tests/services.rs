@@ -3,7 +3,7 @@
 use super::harness::*;
 use crate::index::Settings;
 use crate::objects::SERVICE_PROXY_NAME;
-use crate::statics::namespace;
+use crate::static_services::namespace;
 use crate::table::{Family, FrontendKind, Protocol};
 use serde_json::json;
 

@@ -23,9 +23,9 @@ fn rig() -> (Rig, FakeDoor) {
     (rig, door)
 }
 
-fn visitor(id: u32, to: &str) -> Input {
+fn early_packet(id: u32, to: &str) -> Input {
     let address = Some(to.parse().unwrap());
-    Input::Early(Visitor {
+    Input::Early(EarlyPacket {
         id,
         to: FrontendKey {
             family: Family::V4,
@@ -39,8 +39,8 @@ fn visitor(id: u32, to: &str) -> Input {
 #[test]
 fn who_came_early_looks_again_when_its_service_is_installed() {
     let (mut rig, door) = rig();
-    rig.take(visitor(1, "10.0.0.2"));
-    rig.take(visitor(2, "10.0.0.3"));
+    rig.take(early_packet(1, "10.0.0.2"));
+    rig.take(early_packet(2, "10.0.0.3"));
     rig.step();
     assert_eq!(door.answers(), []);
     rig.apply(service("b", "10.0.0.2"));
@@ -54,7 +54,7 @@ fn who_came_early_looks_again_when_its_service_is_installed() {
 #[test]
 fn who_was_overtaken_by_its_service_looks_again_at_once() {
     let (mut rig, door) = rig();
-    rig.take(visitor(7, "10.0.0.1"));
+    rig.take(early_packet(7, "10.0.0.1"));
     rig.step();
     assert_eq!(door.answers(), [(7, Answer::Again)]);
 }
@@ -63,12 +63,12 @@ fn who_was_overtaken_by_its_service_looks_again_at_once() {
 fn what_could_not_be_installed_is_waited_for() {
     let (mut rig, door) = rig();
     rig.kernel.fail(&[true, true]);
-    rig.take(visitor(1, "10.0.0.2"));
+    rig.take(early_packet(1, "10.0.0.2"));
     rig.apply(service("b", "10.0.0.2"));
     rig.apply(slice("b", &["10.1.0.2"]));
     rig.step();
     assert_eq!(door.answers(), []);
-    // When it is tried again is up to chance, and may be after the visitor has gone on.
+    // When it is tried again is up to chance, and may be after the early_packet has gone on.
     rig.syncer.comparison.broken(rig.now);
     rig.step();
     assert_eq!(door.answers(), [(1, Answer::Again)]);
@@ -77,7 +77,7 @@ fn what_could_not_be_installed_is_waited_for() {
 #[test]
 fn who_came_for_a_service_that_nobody_serves_goes_on() {
     let (mut rig, door) = rig();
-    rig.take(visitor(1, "10.0.0.2"));
+    rig.take(early_packet(1, "10.0.0.2"));
     rig.apply(service("b", "10.0.0.2"));
     rig.step();
     assert_eq!(door.answers(), [(1, Answer::On)]);

@@ -4,7 +4,7 @@ use super::*;
 
 fn static_file(file: &str, version: Option<&str>, objects: Vec<Object>, gone: Vec<Name>) -> Input {
     let version = version.map(str::to_owned);
-    Input::Static(statics::Change {
+    Input::Static(static_services::Change {
         file: file.to_owned(),
         version,
         objects,
@@ -31,11 +31,11 @@ fn static_objects(endpoints: &[&str]) -> Vec<Object> {
 }
 
 fn told(follow_ups: Vec<FollowUp>) -> Vec<InForce> {
-    let statics = |follow_up| match follow_up {
-        FollowUp::Statics(in_force) => Some(in_force),
+    let static_services = |follow_up| match follow_up {
+        FollowUp::StaticServices(in_force) => Some(in_force),
         _ => None,
     };
-    follow_ups.into_iter().filter_map(statics).collect()
+    follow_ups.into_iter().filter_map(static_services).collect()
 }
 
 fn in_force(version: &str) -> InForce {

@@ -14,7 +14,7 @@ fn subnet(id: &str, zone: &str, tags: &[&str]) -> Subnet {
     }
 }
 
-const WISH: Wish<'_> = Wish {
+const DESIRED: Desired<'_> = Desired {
     region: "eu-west-1",
     cluster: "shop",
     internal: false,
@@ -41,13 +41,16 @@ fn one_of_each_zone_by_role_then_cluster_then_id() {
         subnet("s-4", "eu-west-1b", &[OURS]),
         subnet("s-0", "eu-west-1c", &["kubernetes.io/cluster/other=owned"]),
     ];
-    assert_eq!(choose(&WISH, &subnets, &public()).unwrap(), ["s-3", "s-4"]);
+    assert_eq!(
+        choose(&DESIRED, &subnets, &public()).unwrap(),
+        ["s-3", "s-4"]
+    );
     // The role of public balancers says nothing about internal ones.
     assert_eq!(
         choose(
-            &Wish {
+            &Desired {
                 internal: true,
-                ..WISH
+                ..DESIRED
             },
             &subnets,
             &[]
@@ -69,12 +72,12 @@ fn a_public_balancer_is_only_where_the_internet_is() {
         subnets: vec!["s-1".to_owned()],
     };
     let tables = [public().remove(0), private];
-    assert_eq!(choose(&WISH, &subnets, &tables).unwrap(), ["s-2"]);
+    assert_eq!(choose(&DESIRED, &subnets, &tables).unwrap(), ["s-2"]);
     assert_eq!(
         choose(
-            &Wish {
+            &Desired {
                 internal: true,
-                ..WISH
+                ..DESIRED
             },
             &subnets,
             &tables
@@ -82,16 +85,16 @@ fn a_public_balancer_is_only_where_the_internet_is() {
         .unwrap(),
         ["s-1", "s-2"]
     );
-    let error = choose(&WISH, &subnets, &tables[1..]).unwrap_err();
+    let error = choose(&DESIRED, &subnets, &tables[1..]).unwrap_err();
     assert!(
         error.starts_with("no subnet with a route to an internet gateway is tagged"),
         "{error}"
     );
     assert_eq!(
         choose(
-            &Wish {
+            &Desired {
                 own: Some("s-9"),
-                ..WISH
+                ..DESIRED
             },
             &subnets,
             &tables[1..]
@@ -107,7 +110,7 @@ fn zones_at_the_edge_are_left_out() {
         subnet("s-1", "eu-west-1-lax-1a", &[OURS]),
         subnet("s-2", "eu-west-1-wl1-ber-wlz-1", &[OURS]),
     ];
-    assert!(choose(&WISH, &subnets, &public()).is_err());
+    assert!(choose(&DESIRED, &subnets, &public()).is_err());
 }
 
 #[test]
@@ -119,9 +122,9 @@ fn those_that_a_service_names_are_taken_all_or_none() {
     let named = ["front".to_owned(), "s-2".to_owned()];
     assert_eq!(
         choose(
-            &Wish {
+            &Desired {
                 named: &named,
-                ..WISH
+                ..DESIRED
             },
             &subnets,
             &[]
@@ -132,9 +135,9 @@ fn those_that_a_service_names_are_taken_all_or_none() {
     let named = ["front".to_owned(), "rear".to_owned()];
     assert_eq!(
         choose(
-            &Wish {
+            &Desired {
                 named: &named,
-                ..WISH
+                ..DESIRED
             },
             &subnets,
             &[]

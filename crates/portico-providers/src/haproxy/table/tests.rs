@@ -11,9 +11,9 @@ fn settings() -> Settings {
 }
 
 fn ensure(table: &mut Table, request: &Request) -> Result<Vec<String>, String> {
-    let wish = Wish::new(request, &settings()).unwrap();
+    let desired = Desired::new(request, &settings()).unwrap();
     table
-        .ensure(wish, &settings())
+        .ensure(desired, &settings())
         .map_err(|error| error.to_string())?;
     Ok(table.sites[&request.service.uid]
         .addresses
@@ -88,8 +88,8 @@ fn each_family_has_its_address() {
         ["2001:db8::10", "192.0.2.10"]
     );
     let only_v4 = Settings::parse("addresses: [192.0.2.10]").unwrap();
-    let wish = Wish::new(&both, &only_v4).unwrap();
-    let error = Table::default().ensure(wish, &only_v4).unwrap_err();
+    let desired = Desired::new(&both, &only_v4).unwrap();
+    let error = Table::default().ensure(desired, &only_v4).unwrap_err();
     assert!(
         matches!(
             error,

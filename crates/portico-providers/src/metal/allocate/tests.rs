@@ -1,8 +1,8 @@
 mod properties;
 
-use super::super::ledger::Known;
+use super::super::allocations::Known;
 use super::super::pools::PoolObject;
-use super::super::testing::{FakeStore, Fault, ip, pool, service, wish};
+use super::super::testing::{FakeStore, Fault, desired, ip, pool, service};
 use super::*;
 use futures_util::FutureExt;
 
@@ -10,7 +10,7 @@ fn allocator(store: &FakeStore, pools: &[PoolObject]) -> Allocator<FakeStore> {
     let mut allocator = Allocator::new(store.clone());
     pools
         .iter()
-        .for_each(|pool| allocator.ledger.apply_pool(pool.clone()));
+        .for_each(|pool| allocator.allocations.apply_pool(pool.clone()));
     deliver(&mut allocator);
     allocator
 }
@@ -20,30 +20,30 @@ fn deliver(allocator: &mut Allocator<FakeStore>) {
     let store = allocator.store.clone();
     {
         let world = store.0.lock().unwrap();
-        let ledger = &mut allocator.ledger;
-        for network in ledger.networks() {
+        let allocations = &mut allocator.allocations;
+        for network in allocations.networks() {
             if !world.blocks.contains_key(&network) {
-                ledger.replace_block(network, Block::default());
+                allocations.replace_block(network, Block::default());
             }
         }
         for (network, block) in &world.blocks {
             let version = block.version.as_deref().unwrap();
-            if ledger
+            if allocations
                 .block(*network)
                 .is_none_or(|own| own.is_older_than(version))
             {
-                ledger.replace_block(*network, block.clone());
+                allocations.replace_block(*network, block.clone());
             }
         }
         let there: Vec<&Known> = world.services.values().collect();
-        for uid in ledger.known_services() {
+        for uid in allocations.known_services() {
             if !there.iter().any(|known| known.service.uid == uid) {
-                ledger.service_gone(&uid);
+                allocations.service_gone(&uid);
             }
         }
         there
             .into_iter()
-            .for_each(|known| ledger.service_seen(known.clone()));
+            .for_each(|known| allocations.service_seen(known.clone()));
     }
     work(allocator, &[]);
 }
@@ -61,18 +61,21 @@ fn work(
 /// Ensure, and write the status, as the controller does.
 fn ensure(
     allocator: &mut Allocator<FakeStore>,
-    mut wish: Wish,
+    mut desired: Desired,
 ) -> Result<Vec<IpAddr>, ProviderError> {
     let store = allocator.store.clone();
-    let key = (wish.service.namespace.clone(), wish.service.name.clone());
+    let key = (
+        desired.service.namespace.clone(),
+        desired.service.name.clone(),
+    );
     let known = store.0.lock().unwrap().services.get(&key).cloned();
     let mut known = known.unwrap_or(Known {
-        service: wish.service.clone(),
+        service: desired.service.clone(),
         balanced: true,
         addresses: [].into(),
     });
-    wish.current = known.addresses.clone();
-    let answer = work(allocator, &[Ask::Ensure(Box::new(wish))])
+    desired.current = known.addresses.clone();
+    let answer = work(allocator, &[Ask::Ensure(Box::new(desired))])
         .pop()
         .unwrap();
     if let Ok(given) = &answer {
@@ -107,11 +110,11 @@ fn delete(allocator: &mut Allocator<FakeStore>, service: &ServiceRef) -> Result<
     Ok(())
 }
 
-fn dual(name: &str) -> Wish {
-    Wish {
+fn dual(name: &str) -> Desired {
+    Desired {
         families: vec![Family::V4, Family::V6],
         require_all: true,
-        ..wish(name)
+        ..desired(name)
     }
 }
 
@@ -120,7 +123,7 @@ fn all_that_wait_are_written_together() {
     let store = FakeStore::default();
     let mut allocator = allocator(&store, &[pool("a", &["10.0.0.0/16"], |_| {})]);
     let asks: Vec<Ask> = (0..1000)
-        .map(|index| Ask::Ensure(Box::new(wish(&format!("s{index}")))))
+        .map(|index| Ask::Ensure(Box::new(desired(&format!("s{index}")))))
         .collect();
     let answers = work(&mut allocator, &asks);
     let given: BTreeSet<IpAddr> = answers
@@ -139,7 +142,10 @@ fn all_that_wait_are_written_together() {
 fn a_claim_outlives_the_status_it_is_in() {
     let store = FakeStore::default();
     let mut allocator = allocator(&store, &[pool("a", &["10.0.0.1/32"], |_| {})]);
-    assert_eq!(ensure(&mut allocator, wish("a")).unwrap(), [ip("10.0.0.1")]);
+    assert_eq!(
+        ensure(&mut allocator, desired("a")).unwrap(),
+        [ip("10.0.0.1")]
+    );
     deliver(&mut allocator);
     let current = BTreeSet::from([ip("10.0.0.1")]);
     work(
@@ -161,7 +167,7 @@ fn a_claim_outlives_the_status_it_is_in() {
         "there is no load balancer any more"
     );
     assert!(
-        ensure(&mut allocator, wish("b")).is_err(),
+        ensure(&mut allocator, desired("b")).is_err(),
         "but its address is still to be seen"
     );
     let mut shown = Known {
@@ -171,11 +177,14 @@ fn a_claim_outlives_the_status_it_is_in() {
     };
     store.0.lock().unwrap().set_service(&shown);
     deliver(&mut allocator);
-    assert_eq!(ensure(&mut allocator, wish("b")).unwrap(), [ip("10.0.0.1")]);
+    assert_eq!(
+        ensure(&mut allocator, desired("b")).unwrap(),
+        [ip("10.0.0.1")]
+    );
     shown.balanced = true;
     store.0.lock().unwrap().set_service(&shown);
     deliver(&mut allocator);
-    assert!(ensure(&mut allocator, wish("a")).is_err());
+    assert!(ensure(&mut allocator, desired("a")).is_err());
 }
 
 #[test]
@@ -184,7 +193,7 @@ fn claims_of_services_that_are_gone_end_at_start() {
     let pools = [pool("a", &["10.0.0.0/30"], |_| {})];
     let mut first = allocator(&store, &pools);
     for name in ["gone", "remade", "other", "stays"] {
-        ensure(&mut first, wish(name)).unwrap();
+        ensure(&mut first, desired(name)).unwrap();
     }
     {
         let mut world = store.0.lock().unwrap();
@@ -205,7 +214,10 @@ fn claims_of_services_that_are_gone_end_at_start() {
         });
     }
     let second = allocator(&store, &pools);
-    assert_eq!(second.ledger.held("uid-stays"), [ip("10.0.0.3")].into());
+    assert_eq!(
+        second.allocations.held("uid-stays"),
+        [ip("10.0.0.3")].into()
+    );
     assert_eq!(
         store
             .0
@@ -242,10 +254,13 @@ fn an_empty_block_goes_at_start() {
 fn a_lost_block_is_written_again() {
     let store = FakeStore::default();
     let mut allocator = allocator(&store, &[pool("a", &["10.0.0.0/30"], |_| {})]);
-    ensure(&mut allocator, wish("a")).unwrap();
+    ensure(&mut allocator, desired("a")).unwrap();
     deliver(&mut allocator);
     let (network, block) = store.0.lock().unwrap().blocks.pop_first().unwrap();
-    assert_eq!(ensure(&mut allocator, wish("b")).unwrap(), [ip("10.0.0.1")]);
+    assert_eq!(
+        ensure(&mut allocator, desired("b")).unwrap(),
+        [ip("10.0.0.1")]
+    );
     let claims = store.0.lock().unwrap().blocks[&network].claims.clone();
     assert_eq!(claims.len(), 2);
     assert!(
@@ -255,7 +270,7 @@ fn a_lost_block_is_written_again() {
             .all(|(address, claim)| claims.get(address) == Some(claim))
     );
     store.0.lock().unwrap().blocks.clear();
-    allocator.ledger.lose_block(network);
+    allocator.allocations.lose_block(network);
     work(&mut allocator, &[]);
     assert_eq!(store.0.lock().unwrap().blocks[&network].claims, claims);
 }
@@ -292,7 +307,7 @@ fn every_write_may_fail_before_and_after_it_is_done() {
                         ensure(allocator, dual(name)).is_ok()
                     });
                 }
-                let moved = Wish {
+                let moved = Desired {
                     explicit: Ok(vec![ip("10.0.1.1")]),
                     ..dual("a")
                 };

@@ -1,10 +1,10 @@
-use super::super::ledger::Known;
-use super::super::testing::{ip, labels, pool, selector, service, wish};
+use super::super::allocations::Known;
+use super::super::testing::{desired, ip, labels, pool, selector, service};
 use super::*;
 use crate::{Port, Protocol, Request};
 
-fn ledger() -> Ledger {
-    let mut ledger = Ledger::default();
+fn allocations() -> Allocations {
+    let mut allocations = Allocations::default();
     let pools = [
         pool("dual", &["10.0.0.0/30", "fd00::/126"], |_| {}),
         pool("mine", &["10.0.1.0/30"], |spec| {
@@ -19,16 +19,18 @@ fn ledger() -> Ledger {
             spec.namespaces = vec!["bank".into()]
         }),
     ];
-    pools.into_iter().for_each(|pool| ledger.apply_pool(pool));
-    ledger.apply_namespace("shop", labels(&[]));
-    ledger.apply_namespace("team", labels(&[("team", "a")]));
-    ledger
+    pools
+        .into_iter()
+        .for_each(|pool| allocations.apply_pool(pool));
+    allocations.apply_namespace("shop", labels(&[]));
+    allocations.apply_namespace("team", labels(&[("team", "a")]));
+    allocations
 }
 
-fn changed(name: &str, change: impl FnOnce(&mut Wish)) -> Wish {
-    let mut wish = wish(name);
-    change(&mut wish);
-    wish
+fn changed(name: &str, change: impl FnOnce(&mut Desired)) -> Desired {
+    let mut desired = desired(name);
+    change(&mut desired);
+    desired
 }
 
 /// The addresses, or the reason.
@@ -49,167 +51,171 @@ fn explicit(text: &str) -> Result<Vec<IpAddr>, String> {
 
 #[test]
 fn the_order_of_choice() {
-    type Case = (&'static str, fn(&mut Wish), &'static str);
+    type Case = (&'static str, fn(&mut Desired), &'static str);
     let cases: &[Case] = &[
         ("plain", |_| {}, "10.0.0.0"),
         (
             "pinned by namespace first",
-            |wish| wish.service.namespace = "team".into(),
+            |desired| desired.service.namespace = "team".into(),
             "10.0.1.0",
         ),
         (
             "the pool asked for",
-            |wish| wish.pool = Some("asked".into()),
+            |desired| desired.pool = Some("asked".into()),
             "10.0.2.0",
         ),
         (
             "an address asked for",
-            |wish| wish.explicit = explicit("10.0.2.3"),
+            |desired| desired.explicit = explicit("10.0.2.3"),
             "10.0.2.3",
         ),
         (
             "the only family",
-            |wish| wish.families = vec![Family::V6],
+            |desired| desired.families = vec![Family::V6],
             "fd00::",
         ),
         (
             "both, in order",
-            |wish| wish.families = vec![Family::V6, Family::V4],
+            |desired| desired.families = vec![Family::V6, Family::V4],
             "fd00::,10.0.0.0",
         ),
         (
             "one of both asked for",
-            |wish| {
-                wish.families = vec![Family::V4, Family::V6];
-                wish.explicit = explicit("fd00::3");
+            |desired| {
+                desired.families = vec![Family::V4, Family::V6];
+                desired.explicit = explicit("fd00::3");
             },
             "10.0.0.0,fd00::3",
         ),
         (
             "what is taken is skipped",
-            |wish| wish.pool = Some("dual".into()),
+            |desired| desired.pool = Some("dual".into()),
             "10.0.0.0",
         ),
         (
             "what the status shows",
-            |wish| wish.current = [ip("10.0.3.2")].into(),
+            |desired| desired.current = [ip("10.0.3.2")].into(),
             "10.0.3.2",
         ),
         (
             "status in a pool that is not given from",
-            |wish| wish.current = [ip("10.0.2.2")].into(),
+            |desired| desired.current = [ip("10.0.2.2")].into(),
             "10.0.2.2",
         ),
         (
             "status in another's pool",
-            |wish| wish.current = [ip("10.0.4.2")].into(),
+            |desired| desired.current = [ip("10.0.4.2")].into(),
             "10.0.0.0",
         ),
         (
             "status in no pool",
-            |wish| wish.current = [ip("172.16.0.1")].into(),
+            |desired| desired.current = [ip("172.16.0.1")].into(),
             "10.0.0.0",
         ),
         (
             "status against the pool asked for",
-            |wish| {
-                wish.current = [ip("10.0.0.2")].into();
-                wish.pool = Some("old".into());
+            |desired| {
+                desired.current = [ip("10.0.0.2")].into();
+                desired.pool = Some("old".into());
             },
             "10.0.3.1",
         ),
         (
             "status of another family",
-            |wish| wish.current = [ip("fd00::1")].into(),
+            |desired| desired.current = [ip("fd00::1")].into(),
             "10.0.0.0",
         ),
         (
             "nonsense",
-            |wish| wish.explicit = Err("no".into()),
+            |desired| desired.explicit = Err("no".into()),
             "InvalidAddressRequest",
         ),
         (
             "in no pool",
-            |wish| wish.explicit = explicit("172.16.0.1"),
+            |desired| desired.explicit = explicit("172.16.0.1"),
             "AddressNotInPool",
         ),
         (
             "in another's pool",
-            |wish| wish.explicit = explicit("10.0.4.1"),
+            |desired| desired.explicit = explicit("10.0.4.1"),
             "AddressNotPermitted",
         ),
         (
             "one to avoid",
-            |wish| wish.explicit = explicit("10.0.3.0"),
+            |desired| desired.explicit = explicit("10.0.3.0"),
             "AddressNotPermitted",
         ),
         (
             "address and pool disagree",
-            |wish| {
-                wish.explicit = explicit("10.0.0.1");
-                wish.pool = Some("asked".into());
+            |desired| {
+                desired.explicit = explicit("10.0.0.1");
+                desired.pool = Some("asked".into());
             },
             "InvalidAddressRequest",
         ),
         (
             "no such pool",
-            |wish| wish.pool = Some("none".into()),
+            |desired| desired.pool = Some("none".into()),
             "UnknownPool",
         ),
         (
             "another's pool",
-            |wish| wish.pool = Some("bank".into()),
+            |desired| desired.pool = Some("bank".into()),
             "PoolNotPermitted",
         ),
         (
             "family missing in the pool",
-            |wish| {
-                wish.pool = Some("asked".into());
-                wish.families = vec![Family::V6];
+            |desired| {
+                desired.pool = Some("asked".into());
+                desired.families = vec![Family::V6];
             },
             "FamilyMissing",
         ),
         (
             "both required, one there",
-            |wish| {
-                wish.pool = Some("asked".into());
-                wish.families = vec![Family::V4, Family::V6];
-                wish.require_all = true;
+            |desired| {
+                desired.pool = Some("asked".into());
+                desired.families = vec![Family::V4, Family::V6];
+                desired.require_all = true;
             },
             "FamilyMissing",
         ),
         (
             "both preferred, one there",
-            |wish| {
-                wish.pool = Some("asked".into());
-                wish.families = vec![Family::V4, Family::V6];
+            |desired| {
+                desired.pool = Some("asked".into());
+                desired.families = vec![Family::V4, Family::V6];
             },
             "10.0.2.0",
         ),
     ];
     for (what, change, wanted) in cases {
-        let mut ledger = ledger();
-        let wish = changed("web", change);
-        assert_eq!(result(ledger.ensure(&wish)), *wanted, "{what}");
-        let again = Wish {
-            current: ledger.held("uid-web"),
-            ..wish
+        let mut allocations = allocations();
+        let desired = changed("web", change);
+        assert_eq!(result(allocations.ensure(&desired)), *wanted, "{what}");
+        let again = Desired {
+            current: allocations.held("uid-web"),
+            ..desired
         };
-        assert_eq!(result(ledger.ensure(&again)), *wanted, "{what}: once more");
+        assert_eq!(
+            result(allocations.ensure(&again)),
+            *wanted,
+            "{what}: once more"
+        );
     }
 }
 
 #[test]
 fn without_pools_and_without_permitted_ones() {
-    let mut ledger = Ledger::default();
-    assert_eq!(result(ledger.ensure(&wish("a"))), "NoAddressPool");
-    ledger.apply_pool(pool("bank", &["10.0.4.0/30"], |spec| {
+    let mut allocations = Allocations::default();
+    assert_eq!(result(allocations.ensure(&desired("a"))), "NoAddressPool");
+    allocations.apply_pool(pool("bank", &["10.0.4.0/30"], |spec| {
         spec.namespaces = vec!["bank".into()]
     }));
-    ledger.apply_pool(pool("asked", &["10.0.2.0/30"], |spec| {
+    allocations.apply_pool(pool("asked", &["10.0.2.0/30"], |spec| {
         spec.auto_assign = false
     }));
-    let Outcome::Refused(refusal) = ledger.ensure(&wish("a")) else {
+    let Outcome::Refused(refusal) = allocations.ensure(&desired("a")) else {
         panic!("not refused")
     };
     assert_eq!(refusal.reason, "NoPermittedPool");
@@ -221,11 +227,11 @@ fn without_pools_and_without_permitted_ones() {
 
 #[test]
 fn a_full_pool_says_so_and_a_freed_address_is_news() {
-    let mut ledger = Ledger::default();
-    ledger.apply_pool(pool("a", &["10.0.0.1-10.0.0.2"], |_| {}));
-    assert_eq!(result(ledger.ensure(&wish("a"))), "10.0.0.1");
-    assert_eq!(result(ledger.ensure(&wish("b"))), "10.0.0.2");
-    let Outcome::Refused(refusal) = ledger.ensure(&wish("c")) else {
+    let mut allocations = Allocations::default();
+    allocations.apply_pool(pool("a", &["10.0.0.1-10.0.0.2"], |_| {}));
+    assert_eq!(result(allocations.ensure(&desired("a"))), "10.0.0.1");
+    assert_eq!(result(allocations.ensure(&desired("b"))), "10.0.0.2");
+    let Outcome::Refused(refusal) = allocations.ensure(&desired("c")) else {
         panic!("not refused")
     };
     let wanted = "all 2 IPv4 addresses that the Service may have are in use (pool a): add addresses, \
@@ -234,27 +240,27 @@ fn a_full_pool_says_so_and_a_freed_address_is_news() {
         (refusal.reason, refusal.message.as_str()),
         ("PoolExhausted", wanted)
     );
-    ledger.take_news();
-    ledger.delete("uid-a", &BTreeSet::new());
-    assert_eq!(ledger.take_news(), (true, false));
-    assert_eq!(result(ledger.ensure(&wish("c"))), "10.0.0.1");
+    allocations.take_news();
+    allocations.delete("uid-a", &BTreeSet::new());
+    assert_eq!(allocations.take_news(), (true, false));
+    assert_eq!(result(allocations.ensure(&desired("c"))), "10.0.0.1");
 }
 
 #[test]
 fn sharing() {
     let shared = |name: &str, key: &str, port: &str, endpoints: &str| {
-        changed(name, |wish| {
-            (wish.key, wish.ports, wish.endpoints) =
+        changed(name, |desired| {
+            (desired.key, desired.ports, desired.endpoints) =
                 (key.into(), vec![port.into()], endpoints.into());
         })
     };
-    let asks = |wish: Wish| Wish {
+    let asks = |desired: Desired| Desired {
         explicit: explicit("10.0.0.0"),
-        ..wish
+        ..desired
     };
-    let mut ledger = ledger();
+    let mut allocations = allocations();
     assert_eq!(
-        result(ledger.ensure(&shared("a", "k", "TCP/80", ""))),
+        result(allocations.ensure(&shared("a", "k", "TCP/80", ""))),
         "10.0.0.0"
     );
     let cases = [
@@ -271,64 +277,71 @@ fn sharing() {
         (asks(shared("i", "", "TCP/84", "")), "AddressInUse"),
         (asks(shared("j", "k", "TCP/84", "")), "10.0.0.0"),
     ];
-    for (wish, wanted) in cases {
+    for (desired, wanted) in cases {
         assert_eq!(
-            result(ledger.ensure(&wish)),
+            result(allocations.ensure(&desired)),
             wanted,
             "{}",
-            wish.service.name
+            desired.service.name
         );
     }
     // Ports that come to clash, and a key that is given up, mean another address; who is alone may
     // do as it likes.
-    let clash = Wish {
+    let clash = Desired {
         current: [ip("10.0.0.0")].into(),
         ..shared("b", "k", "TCP/84", "")
     };
     assert_eq!(
-        result(ledger.ensure(&clash)),
+        result(allocations.ensure(&clash)),
         "10.0.0.1",
         "where d, with another port, has the key too"
     );
-    let alone = Wish {
+    let alone = Desired {
         current: [ip("10.0.0.2")].into(),
         ..shared("e", "new", "TCP/82", "")
     };
-    assert_eq!(result(ledger.ensure(&alone)), "10.0.0.2");
-    assert_eq!(ledger.claim(ip("10.0.0.2")).unwrap().key, "new");
+    assert_eq!(result(allocations.ensure(&alone)), "10.0.0.2");
+    assert_eq!(allocations.claim(ip("10.0.0.2")).unwrap().key, "new");
 }
 
 #[test]
 fn local_services_share_when_they_are_for_the_same() {
     let local = |name: &str, port: &str| {
-        changed(name, |wish| {
-            (wish.key, wish.ports, wish.endpoints) =
+        changed(name, |desired| {
+            (desired.key, desired.ports, desired.endpoints) =
                 ("k".into(), vec![port.into()], "local:app=x".into());
         })
     };
-    let mut ledger = ledger();
-    assert_eq!(result(ledger.ensure(&local("a", "TCP/80"))), "10.0.0.0");
-    assert_eq!(result(ledger.ensure(&local("b", "TCP/81"))), "10.0.0.0");
+    let mut allocations = allocations();
+    assert_eq!(
+        result(allocations.ensure(&local("a", "TCP/80"))),
+        "10.0.0.0"
+    );
+    assert_eq!(
+        result(allocations.ensure(&local("b", "TCP/81"))),
+        "10.0.0.0"
+    );
 }
 
 #[test]
 fn a_pool_change_moves_whom_it_must_and_says_why() {
-    let mut ledger = ledger();
-    assert_eq!(result(ledger.ensure(&wish("a"))), "10.0.0.0");
-    assert_eq!(result(ledger.ensure(&wish("b"))), "10.0.0.1");
-    ledger.take_news();
-    ledger.apply_pool(pool("dual", &["10.0.0.1/32"], |_| {}));
-    assert_eq!(ledger.take_news(), (false, true));
-    let of = |name: &str, address: &str| changed(name, |wish| wish.current = [ip(address)].into());
+    let mut allocations = allocations();
+    assert_eq!(result(allocations.ensure(&desired("a"))), "10.0.0.0");
+    assert_eq!(result(allocations.ensure(&desired("b"))), "10.0.0.1");
+    allocations.take_news();
+    allocations.apply_pool(pool("dual", &["10.0.0.1/32"], |_| {}));
+    assert_eq!(allocations.take_news(), (false, true));
+    let of =
+        |name: &str, address: &str| changed(name, |desired| desired.current = [ip(address)].into());
     assert_eq!(
-        result(ledger.ensure(&of("b", "10.0.0.1"))),
+        result(allocations.ensure(&of("b", "10.0.0.1"))),
         "10.0.0.1",
         "still legal"
     );
     let Outcome::Given {
         addresses,
         given_up,
-    } = ledger.ensure(&of("a", "10.0.0.0"))
+    } = allocations.ensure(&of("a", "10.0.0.0"))
     else {
         panic!("refused")
     };
@@ -341,85 +354,92 @@ fn a_pool_change_moves_whom_it_must_and_says_why() {
         )]
     );
     assert_eq!(
-        ledger.held("uid-a").len(),
+        allocations.held("uid-a").len(),
         2,
         "until the status has the new one"
     );
-    assert_eq!(ledger.staying("uid-a"), [ip("10.0.3.1")].into());
+    assert_eq!(allocations.staying("uid-a"), [ip("10.0.3.1")].into());
     let truth = Known {
         service: service("a"),
         balanced: true,
         addresses: [ip("10.0.3.1")].into(),
     };
-    ledger.service_seen(truth.clone());
-    assert_eq!(ledger.take_suspects(), [service("a")]);
-    ledger.settle("uid-a", Some(truth));
-    assert_eq!(ledger.held("uid-a"), [ip("10.0.3.1")].into());
+    allocations.service_seen(truth.clone());
+    assert_eq!(allocations.take_suspects(), [service("a")]);
+    allocations.settle("uid-a", Some(truth));
+    assert_eq!(allocations.held("uid-a"), [ip("10.0.3.1")].into());
 }
 
 #[test]
 fn who_is_refused_keeps_what_the_status_shows() {
-    let mut ledger = ledger();
-    assert_eq!(result(ledger.ensure(&wish("a"))), "10.0.0.0");
-    let more = changed("a", |wish| {
-        wish.current = [ip("10.0.0.0")].into();
-        wish.explicit = explicit("172.16.0.1");
+    let mut allocations = allocations();
+    assert_eq!(result(allocations.ensure(&desired("a"))), "10.0.0.0");
+    let more = changed("a", |desired| {
+        desired.current = [ip("10.0.0.0")].into();
+        desired.explicit = explicit("172.16.0.1");
     });
-    assert_eq!(result(ledger.ensure(&more)), "AddressNotInPool");
-    assert_eq!(ledger.held("uid-a"), [ip("10.0.0.0")].into());
+    assert_eq!(result(allocations.ensure(&more)), "AddressNotInPool");
+    assert_eq!(allocations.held("uid-a"), [ip("10.0.0.0")].into());
     assert_eq!(
-        result(ledger.ensure(&Wish {
+        result(allocations.ensure(&Desired {
             current: BTreeSet::new(),
             ..more
         })),
         "AddressNotInPool"
     );
-    assert!(ledger.held("uid-a").is_empty(), "nobody was told of it");
+    assert!(
+        allocations.held("uid-a").is_empty(),
+        "nobody was told of it"
+    );
 }
 
 #[test]
 fn addresses_in_a_status_are_nobody_elses() {
-    let mut ledger = ledger();
+    let mut allocations = allocations();
     let shown = Known {
         service: service("old"),
         balanced: true,
         addresses: [ip("10.0.0.0")].into(),
     };
-    ledger.service_seen(shown.clone());
-    assert_eq!(result(ledger.ensure(&wish("new"))), "10.0.0.1");
-    let asked = changed("other", |wish| wish.explicit = explicit("10.0.0.0"));
-    let Outcome::Refused(refusal) = ledger.ensure(&asked) else {
+    allocations.service_seen(shown.clone());
+    assert_eq!(result(allocations.ensure(&desired("new"))), "10.0.0.1");
+    let asked = changed("other", |desired| desired.explicit = explicit("10.0.0.0"));
+    let Outcome::Refused(refusal) = allocations.ensure(&asked) else {
         panic!("not refused")
     };
     assert_eq!(
         refusal.message,
         "10.0.0.0 is asked for, but Service shop/old has it in its status"
     );
-    let adopts = changed("old", |wish| wish.current = shown.addresses.clone());
-    assert_eq!(result(ledger.ensure(&adopts)), "10.0.0.0");
-    ledger.service_gone("uid-old");
-    assert_eq!(result(ledger.ensure(&asked)), "10.0.0.0");
+    let adopts = changed("old", |desired| desired.current = shown.addresses.clone());
+    assert_eq!(result(allocations.ensure(&adopts)), "10.0.0.0");
+    allocations.service_gone("uid-old");
+    assert_eq!(result(allocations.ensure(&asked)), "10.0.0.0");
 }
 
 #[test]
 fn the_second_family_comes_from_the_pool_of_the_first() {
-    let mut ledger = ledger();
-    ledger.apply_pool(pool("first", &["fd01::/126"], |spec| spec.priority = 9));
-    assert_eq!(result(ledger.ensure(&wish("a"))), "10.0.0.0");
-    let dual = |name: &str| changed(name, |wish| wish.families = vec![Family::V4, Family::V6]);
-    let later = Wish {
+    let mut allocations = allocations();
+    allocations.apply_pool(pool("first", &["fd01::/126"], |spec| spec.priority = 9));
+    assert_eq!(result(allocations.ensure(&desired("a"))), "10.0.0.0");
+    let dual = |name: &str| {
+        changed(name, |desired| {
+            desired.families = vec![Family::V4, Family::V6]
+        })
+    };
+    let later = Desired {
         current: [ip("10.0.0.0")].into(),
         ..dual("a")
     };
-    assert_eq!(result(ledger.ensure(&later)), "10.0.0.0,fd00::");
+    assert_eq!(result(allocations.ensure(&later)), "10.0.0.0,fd00::");
     assert_eq!(
-        result(ledger.ensure(&dual("b"))),
+        result(allocations.ensure(&dual("b"))),
         "10.0.0.1,fd00::1",
         "one pool has both"
     );
-    ledger.remove_pool("dual");
+    allocations.remove_pool("dual");
     assert_eq!(
-        result(ledger.ensure(&dual("c"))),
+        result(allocations.ensure(&dual("c"))),
         "10.0.3.1,fd01::",
         "no pool has both"
     );
@@ -427,14 +447,18 @@ fn the_second_family_comes_from_the_pool_of_the_first() {
 
 #[test]
 fn a_missing_preferred_family_is_news_when_something_is_freed() {
-    let mut ledger = Ledger::default();
-    ledger.apply_pool(pool("a", &["10.0.0.0/30", "fd00::1/128"], |_| {}));
-    let dual = |name: &str| changed(name, |wish| wish.families = vec![Family::V4, Family::V6]);
-    assert_eq!(result(ledger.ensure(&dual("a"))), "10.0.0.0,fd00::1");
-    assert_eq!(result(ledger.ensure(&dual("b"))), "10.0.0.1");
-    ledger.take_news();
-    ledger.delete("uid-a", &BTreeSet::new());
-    assert_eq!(ledger.take_news(), (true, true));
+    let mut allocations = Allocations::default();
+    allocations.apply_pool(pool("a", &["10.0.0.0/30", "fd00::1/128"], |_| {}));
+    let dual = |name: &str| {
+        changed(name, |desired| {
+            desired.families = vec![Family::V4, Family::V6]
+        })
+    };
+    assert_eq!(result(allocations.ensure(&dual("a"))), "10.0.0.0,fd00::1");
+    assert_eq!(result(allocations.ensure(&dual("b"))), "10.0.0.1");
+    allocations.take_news();
+    allocations.delete("uid-a", &BTreeSet::new());
+    assert_eq!(allocations.take_news(), (true, true));
 }
 
 #[test]
@@ -453,7 +477,7 @@ fn the_words_of_others_are_understood() {
         }],
         ..Request::default()
     };
-    let of = |annotations: &[(&str, &str)], field| Wish::new(&request(annotations, field));
+    let of = |annotations: &[(&str, &str)], field| Desired::new(&request(annotations, field));
     for name in [
         "portico.dev/addresses",
         "metallb.io/loadBalancerIPs",
@@ -501,7 +525,7 @@ fn the_words_of_others_are_understood() {
             "{annotation} {field:?}"
         );
     }
-    let single = Wish::new(&Request {
+    let single = Desired::new(&Request {
         families: vec![Family::V4],
         ..request(&[(ours, "fd00::1")], None)
     });
@@ -513,8 +537,8 @@ fn the_words_of_others_are_understood() {
     };
     assert_eq!(
         (
-            Wish::new(&local).endpoints.as_str(),
-            &Wish::new(&local).ports[0][..]
+            Desired::new(&local).endpoints.as_str(),
+            &Desired::new(&local).ports[0][..]
         ),
         ("local:app=x", "TCP/80")
     );

@@ -14,8 +14,8 @@ fn address(number: u8) -> IpAddr {
     [198, 51, 100, number].into()
 }
 
-fn wish(requested: Option<u8>) -> Wish {
-    Wish {
+fn desired(requested: Option<u8>) -> Desired {
+    Desired {
         marker: "ours".to_owned(),
         port: "vip".to_owned(),
         requested: requested.map(address),
@@ -32,11 +32,14 @@ fn attached(ips: &[FloatingIp]) -> Found {
 #[test]
 fn one_that_is_there_is_kept() {
     assert_eq!(
-        plan(&wish(None), &attached(&[ip("a", Some("vip"), "theirs")])),
+        plan(&desired(None), &attached(&[ip("a", Some("vip"), "theirs")])),
         Ok(Vec::new())
     );
     assert_eq!(
-        plan(&wish(Some(1)), &attached(&[ip("a", Some("vip"), "theirs")])),
+        plan(
+            &desired(Some(1)),
+            &attached(&[ip("a", Some("vip"), "theirs")])
+        ),
         Ok(Vec::new())
     );
 }
@@ -44,7 +47,7 @@ fn one_that_is_there_is_kept() {
 #[test]
 fn one_is_created_unless_one_was_left() {
     assert_eq!(
-        plan(&wish(None), &Found::default()),
+        plan(&desired(None), &Found::default()),
         Ok(vec![Step::Create(None)])
     );
     let left = Found {
@@ -52,7 +55,7 @@ fn one_is_created_unless_one_was_left() {
         ..Found::default()
     };
     assert_eq!(
-        plan(&wish(None), &left),
+        plan(&desired(None), &left),
         Ok(vec![Step::Attach("a".to_owned())])
     );
     let left = Found {
@@ -60,7 +63,7 @@ fn one_is_created_unless_one_was_left() {
         ..Found::default()
     };
     assert_eq!(
-        plan(&wish(None), &left),
+        plan(&desired(None), &left),
         Ok(vec![Step::Attach("bb".to_owned())])
     );
 }
@@ -76,11 +79,11 @@ fn a_requested_one_takes_the_place_of_another() {
         Step::Delete("a".to_owned()),
         Step::Attach("wanted".to_owned()),
     ];
-    assert_eq!(plan(&wish(Some(6)), &found), Ok(expected));
+    assert_eq!(plan(&desired(Some(6)), &found), Ok(expected));
     // Nobody has it yet.
     let found = attached(&[ip("a", Some("vip"), "theirs")]);
     assert_eq!(
-        plan(&wish(Some(6)), &found),
+        plan(&desired(Some(6)), &found),
         Ok(vec![
             Step::Detach("a".to_owned()),
             Step::Create(Some(address(6)))
@@ -94,7 +97,7 @@ fn what_somebody_else_uses_is_not_taken() {
         requested: Some(ip("wanted", Some("other"), "")),
         ..Found::default()
     };
-    let error = plan(&wish(Some(6)), &found).unwrap_err();
+    let error = plan(&desired(Some(6)), &found).unwrap_err();
     assert!(
         matches!(
             error,

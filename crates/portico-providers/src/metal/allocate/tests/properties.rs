@@ -12,7 +12,7 @@ enum Step {
     Ensure {
         by: usize,
         service: usize,
-        wish: usize,
+        desired: usize,
     },
     Delete {
         by: usize,
@@ -32,7 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
     let by = 0..2_usize;
     let service = 0..SERVICES;
     prop_oneof![
-        8 => (by.clone(), service.clone(), 0..10_usize).prop_map(|(by, service, wish)| Step::Ensure { by, service, wish }),
+        8 => (by.clone(), service.clone(), 0..10_usize).prop_map(|(by, service, desired)| Step::Ensure { by, service, desired }),
         3 => (by.clone(), service).prop_map(|(by, service)| Step::Delete { by, service }),
         2 => by.clone().prop_map(|by| Step::Deliver { by }),
         1 => by.prop_map(|by| Step::Restart { by }),
@@ -63,42 +63,42 @@ fn pools(variant: usize) -> Vec<PoolObject> {
     }
 }
 
-fn wished(service: ServiceRef, variant: usize) -> Wish {
-    let base = Wish {
+fn wished(service: ServiceRef, variant: usize) -> Desired {
+    let base = Desired {
         service,
-        ..wish("x")
+        ..desired("x")
     };
-    let shared = |port: &str| Wish {
+    let shared = |port: &str| Desired {
         key: "k".into(),
         ports: vec![port.into()],
         ..base.clone()
     };
     match variant {
         0 | 1 => base,
-        2 => Wish {
+        2 => Desired {
             families: vec![Family::V4, Family::V6],
             require_all: true,
             ..base
         },
-        3 => Wish {
+        3 => Desired {
             families: vec![Family::V6, Family::V4],
             ..base
         },
         4 => shared("TCP/1"),
         5 => shared("TCP/2"),
-        6 => Wish {
+        6 => Desired {
             endpoints: "local:a=b".into(),
             ..shared("TCP/3")
         },
-        7 => Wish {
+        7 => Desired {
             pool: Some("asked".into()),
             ..base
         },
-        8 => Wish {
+        8 => Desired {
             explicit: Ok(vec![ip("10.0.1.1")]),
             ..base
         },
-        _ => Wish {
+        _ => Desired {
             explicit: Ok(vec![ip("10.0.1.1")]),
             ..shared("TCP/4")
         },
@@ -109,8 +109,8 @@ struct Rig {
     store: FakeStore,
     pools: Vec<PoolObject>,
     controllers: Vec<Allocator<FakeStore>>,
-    /// The last wish of each Service that there is.
-    wishes: Vec<Option<Wish>>,
+    /// The last desired of each Service that there is.
+    desires: Vec<Option<Desired>>,
     made: usize,
 }
 
@@ -122,32 +122,36 @@ impl Rig {
             store,
             pools,
             controllers,
-            wishes: vec![None; SERVICES],
+            desires: vec![None; SERVICES],
             made: 0,
         }
     }
 
     fn run(&mut self, step: &Step) {
         match step {
-            Step::Ensure { by, service, wish } => {
+            Step::Ensure {
+                by,
+                service,
+                desired,
+            } => {
                 self.made += 1;
                 let new = ServiceRef {
                     uid: format!("uid-{}", self.made),
                     ..super::service(&format!("s{service}"))
                 };
-                let service_ref = self.wishes[*service]
+                let service_ref = self.desires[*service]
                     .as_ref()
-                    .map_or(new, |wish| wish.service.clone());
-                let wish = wished(service_ref, *wish);
-                self.wishes[*service] = Some(wish.clone());
-                let _ = ensure(&mut self.controllers[*by], wish);
+                    .map_or(new, |desired| desired.service.clone());
+                let desired = wished(service_ref, *desired);
+                self.desires[*service] = Some(desired.clone());
+                let _ = ensure(&mut self.controllers[*by], desired);
             }
             Step::Delete { by, service } => {
-                let Some(wish) = self.wishes[*service].clone() else {
+                let Some(desired) = self.desires[*service].clone() else {
                     return;
                 };
-                if delete(&mut self.controllers[*by], &wish.service).is_ok() {
-                    self.wishes[*service] = None;
+                if delete(&mut self.controllers[*by], &desired.service).is_ok() {
+                    self.desires[*service] = None;
                 }
             }
             Step::Deliver { by } => deliver(&mut self.controllers[*by]),
@@ -156,13 +160,13 @@ impl Rig {
             Step::Pools(variant) => {
                 self.pools = pools(*variant);
                 for controller in &mut self.controllers {
-                    let names = controller.ledger.pool_names();
+                    let names = controller.allocations.pool_names();
                     names
                         .iter()
-                        .for_each(|name| controller.ledger.remove_pool(name));
+                        .for_each(|name| controller.allocations.remove_pool(name));
                     self.pools
                         .iter()
-                        .for_each(|pool| controller.ledger.apply_pool(pool.clone()));
+                        .for_each(|pool| controller.allocations.apply_pool(pool.clone()));
                 }
             }
         }
@@ -171,8 +175,8 @@ impl Rig {
     /// By a controller that starts.
     fn ensure_all(&mut self) -> Allocator<FakeStore> {
         let mut fresh = allocator(&self.store, &self.pools);
-        for wish in self.wishes.iter().flatten() {
-            let _ = ensure(&mut fresh, wish.clone());
+        for desired in self.desires.iter().flatten() {
+            let _ = ensure(&mut fresh, desired.clone());
         }
         fresh
     }
@@ -240,8 +244,8 @@ proptest! {
         prop_assert_eq!(before, statuses(&rig));
         rig.check()?;
 
-        for wish in rig.wishes.clone().into_iter().flatten() {
-            delete(&mut again, &wish.service).unwrap();
+        for desired in rig.desires.clone().into_iter().flatten() {
+            delete(&mut again, &desired.service).unwrap();
         }
         (0..2).for_each(|_| rig.controllers.iter_mut().for_each(deliver));
         deliver(&mut again);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-pub struct Told {
+pub struct Answered {
     pub node: String,
     pub explanation: Explanation,
     /// The nodes of endpoints, as far as the API server knows them: the next hops.
@@ -143,7 +143,7 @@ pub fn frontend_key(explanation: &Explanation) -> FrontendKey {
     }
 }
 
-impl Told {
+impl Answered {
     /// Where the packet goes from here: each other node, with the endpoints that are there.
     fn hops(&self) -> Vec<(Vec<String>, &str)> {
         let Verdict::Forward { candidates, .. } = &self.explanation.verdict else {
@@ -192,7 +192,7 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Answered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "on {}: {}", self.node, self.explanation)?;
         self.hops()
@@ -206,7 +206,7 @@ impl fmt::Display for Told {
     }
 }
 
-impl Serialize for Told {
+impl Serialize for Answered {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Explanation {
             packet,

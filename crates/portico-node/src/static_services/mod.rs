@@ -11,7 +11,7 @@ mod watch;
 use crate::aligned_timer::AlignedTimer;
 use crate::objects::{Name, Object};
 use crate::sync::Input;
-use portico_model::statics::{INSTALLED, Installed, version};
+use portico_model::static_services::{INSTALLED, Installed, version};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -2,8 +2,8 @@ use super::super::testing::{endpoint, port, request, settings};
 use super::*;
 use crate::Endpoint;
 
-fn addresses(wish: &Wish) -> Vec<String> {
-    wish.ports[&80].iter().map(ToString::to_string).collect()
+fn addresses(desired: &Desired) -> Vec<String> {
+    desired.ports[&80].iter().map(ToString::to_string).collect()
 }
 
 fn annotated(name: &str, value: &str) -> Request {
@@ -14,7 +14,7 @@ fn annotated(name: &str, value: &str) -> Request {
     }
 }
 
-fn reason(result: Result<Wish, ProviderError>) -> &'static str {
+fn reason(result: Result<Desired, ProviderError>) -> &'static str {
     match result {
         Err(ProviderError::Refused { reason, .. }) => reason,
         other => panic!("{other:?}"),
@@ -23,15 +23,15 @@ fn reason(result: Result<Wish, ProviderError>) -> &'static str {
 
 #[test]
 fn connections_go_to_node_ports_of_the_family() {
-    let wish = Wish::new(&request("web"), &settings()).unwrap();
-    assert_eq!(addresses(&wish), ["10.0.0.1:30080", "10.0.0.2:30080"]);
-    assert_eq!(wish.options.check, Check::Healthz(10256));
+    let desired = Desired::new(&request("web"), &settings()).unwrap();
+    assert_eq!(addresses(&desired), ["10.0.0.1:30080", "10.0.0.2:30080"]);
+    assert_eq!(desired.options.check, Check::Healthz(10256));
     let v6 = Request {
         families: vec![Family::V6, Family::V4],
         ..request("web")
     };
     assert_eq!(
-        addresses(&Wish::new(&v6, &settings()).unwrap()),
+        addresses(&Desired::new(&v6, &settings()).unwrap()),
         ["[fd00::7]:30080"],
         "both have the same address"
     );
@@ -45,14 +45,17 @@ fn under_local_nodes_with_endpoints_get_them_or_health_decides() {
         ..request("web")
     };
     assert_eq!(
-        addresses(&Wish::new(&local, &settings()).unwrap()),
+        addresses(&Desired::new(&local, &settings()).unwrap()),
         ["10.0.0.2:30080"]
     );
     local.endpoints.clear();
-    assert_eq!(addresses(&Wish::new(&local, &settings()).unwrap()).len(), 2);
+    assert_eq!(
+        addresses(&Desired::new(&local, &settings()).unwrap()).len(),
+        2
+    );
     local.health_check = None;
     assert_eq!(
-        Wish::new(&local, &settings()).unwrap().options.check,
+        Desired::new(&local, &settings()).unwrap().options.check,
         Check::Connect
     );
 }
@@ -66,15 +69,15 @@ fn or_to_endpoints() {
         ..endpoint("10.1.0.2", "a")
     });
     request.ports[0].node_port = 0;
-    let wish = Wish::new(&request, &settings()).unwrap();
-    assert_eq!(addresses(&wish), ["10.1.0.1:8080", "[fd00:1::1]:8080"]);
-    assert_eq!(wish.options.check, Check::Connect);
+    let desired = Desired::new(&request, &settings()).unwrap();
+    assert_eq!(addresses(&desired), ["10.1.0.1:8080", "[fd00:1::1]:8080"]);
+    assert_eq!(desired.options.check, Check::Connect);
 }
 
 #[test]
 fn annotations_are_choices() {
     let options = |name, value| {
-        Wish::new(&annotated(name, value), &settings())
+        Desired::new(&annotated(name, value), &settings())
             .unwrap()
             .options
     };
@@ -104,7 +107,7 @@ fn nothing_but_choices_gets_through() {
         ANNOTATION_ADDRESSES,
     ] {
         assert_eq!(
-            reason(Wish::new(&annotated(name, evil), &settings())),
+            reason(Desired::new(&annotated(name, evil), &settings())),
             "InvalidAnnotation",
             "{name}"
         );
@@ -121,14 +124,17 @@ fn nothing_but_choices_gets_through() {
         let mut request = request("web");
         request.service.name = name.to_owned();
         assert_eq!(
-            reason(Wish::new(&request, &settings())),
+            reason(Desired::new(&request, &settings())),
             "InvalidName",
             "{name:?}"
         );
     }
     let mut strange = request("web");
     strange.requested_ip = Some("192.0.2.10\n".to_owned());
-    assert_eq!(reason(Wish::new(&strange, &settings())), "InvalidAddress");
+    assert_eq!(
+        reason(Desired::new(&strange, &settings())),
+        "InvalidAddress"
+    );
 }
 
 #[test]
@@ -138,10 +144,13 @@ fn what_haproxy_cannot_forward_is_refused() {
         protocol: Protocol::Udp,
         ..port(53, 30053)
     });
-    assert_eq!(reason(Wish::new(&udp, &settings())), "ProtocolNotSupported");
+    assert_eq!(
+        reason(Desired::new(&udp, &settings())),
+        "ProtocolNotSupported"
+    );
     let none = Request {
         ports: vec![port(80, 0)],
         ..request("web")
     };
-    assert_eq!(reason(Wish::new(&none, &settings())), "NodePortNeeded");
+    assert_eq!(reason(Desired::new(&none, &settings())), "NodePortNeeded");
 }

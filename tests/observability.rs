@@ -7,9 +7,9 @@
     reason = "a test may panic and print"
 )]
 
-#[path = "eyes/lab.rs"]
+#[path = "observability/lab.rs"]
 mod lab;
-#[path = "eyes/metrics.rs"]
+#[path = "observability/metrics.rs"]
 mod metrics;
 #[path = "demo/rig.rs"]
 #[allow(dead_code, reason = "the demo's own tests use more of it")]
@@ -23,7 +23,7 @@ const DNS: &str = "192.0.2.2";
 
 #[test]
 fn everything_has_a_sensible_name() {
-    let lab = Lab::start("test-eyes");
+    let lab = Lab::start("test-observability");
     let _vip = lab.daemon("cp", &format!("vip {}", lab.vip_flags(VIP)));
     // In this mode it has one name of its own.
     let _old = lab.daemon(

@@ -3,7 +3,7 @@
 
 use crate::objects::{Kind, Name, Object, SERVICE_NAME};
 use portico_model::objects::{EndpointSlice, Metadata, Service};
-use portico_model::statics;
+use portico_model::static_services;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -84,7 +84,7 @@ fn decode(kind: Kind, file: &str, document: &Value) -> Result<Object, String> {
             .map_err(|error| error.to_string())
     }
     let adopt = |metadata: &mut Metadata| {
-        metadata.namespace = statics::namespace(file, &metadata.namespace);
+        metadata.namespace = static_services::namespace(file, &metadata.namespace);
         metadata.creation_timestamp = Some(EARLIEST.to_owned());
         metadata.deletion_timestamp = None;
     };

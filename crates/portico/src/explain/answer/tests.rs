@@ -5,7 +5,7 @@ use portico_model::explain::{Origin, Packet, explain};
 use portico_model::report::Behind;
 use portico_model::table::{Endpoint, ForwardingTable, Protocol};
 
-fn told(kernel: Kernel) -> Told {
+fn told(kernel: Kernel) -> Answered {
     let packet = Packet {
         origin: Origin::Node,
         source: "192.0.2.1".parse().unwrap(),
@@ -15,7 +15,7 @@ fn told(kernel: Kernel) -> Told {
         local: [].into(),
     };
     let explanation = explain(&ForwardingTable::default(), &packet);
-    Told {
+    Answered {
         node: "n1".into(),
         explanation,
         homes: BTreeMap::new(),

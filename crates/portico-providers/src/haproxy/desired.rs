@@ -76,7 +76,7 @@ pub struct Options {
 pub type Ports = BTreeMap<u16, BTreeSet<SocketAddr>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct Desired {
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -91,8 +91,8 @@ pub struct Wish {
     pub ports: Ports,
 }
 
-impl Wish {
-    pub fn new(request: &Request, settings: &Settings) -> Result<Wish, ProviderError> {
+impl Desired {
+    pub fn new(request: &Request, settings: &Settings) -> Result<Desired, ProviderError> {
         let service = &request.service;
         for name in [&service.namespace, &service.name, &service.uid] {
             check_name(name)?;
@@ -105,7 +105,7 @@ impl Wish {
         } else {
             request.families.clone()
         };
-        Ok(Wish {
+        Ok(Desired {
             namespace: service.namespace.clone(),
             name: service.name.clone(),
             uid: service.uid.clone(),

@@ -1,9 +1,9 @@
 //! Packets that come before their Service: to an address that a Service may have and none has yet.
-//! They wait, in a queue of the kernel's, for somebody to say whether to look once more or to go
-//! on, instead of being lost: who opened a connection would notice that only after a second. Where
-//! nobody listens any more they go on at once.
+//! They wait in a queue of the kernel until the daemon says whether the rules should look at them
+//! once more or let them go, because a lost SYN is sent again only after a second. Where no daemon
+//! reads the queue they go on at once.
 //!
-//! What waits for what, and how long, is decided by who reads them.
+//! Which packet waits for which Service, and how long, is decided by the reader of this queue.
 
 use crate::netlink::{Message, Messages, Socket};
 use portico_model::table::{Family, FrontendKey, Protocol};
@@ -51,7 +51,7 @@ pub fn queues() -> impl Iterator<Item = Queue> {
 
 /// A packet that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visitor {
+pub struct EarlyPacket {
     pub id: u32,
     pub to: FrontendKey,
 }
@@ -76,17 +76,17 @@ impl Answer {
 /// The queue of this process. Clones are the same one; belongs to the network namespace that it was
 /// opened in. What still waits when the last is dropped is lost.
 #[derive(Clone)]
-pub struct Doorstep {
+pub struct EarlyPacketQueue {
     socket: Arc<Mutex<Socket>>,
     fd: RawFd,
     number: u16,
 }
 
-impl Doorstep {
-    pub fn open() -> io::Result<Doorstep> {
+impl EarlyPacketQueue {
+    pub fn open() -> io::Result<EarlyPacketQueue> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for number in NUMBERS {
-            match Doorstep::listen(number) {
+            match EarlyPacketQueue::listen(number) {
                 Err(error) => last = error,
                 listening => return listening,
             }
@@ -94,7 +94,7 @@ impl Doorstep {
         Err(last)
     }
 
-    fn listen(number: u16) -> io::Result<Doorstep> {
+    fn listen(number: u16) -> io::Result<EarlyPacketQueue> {
         let mut socket = Socket::netfilter()?;
         let (mut configure, mut early) = (Messages::new(), Vec::new());
         message(&mut configure, CONFIGURE, number, |m| {
@@ -114,13 +114,13 @@ impl Doorstep {
             socket.exchange_among(&configure, |message| early.extend(packet(&message)))?;
         replies.into_result()?;
         let fd = socket.as_raw_fd();
-        let doorstep = Doorstep {
+        let early_packets = EarlyPacketQueue {
             socket: Arc::new(Mutex::new(socket)),
             fd,
             number,
         };
-        doorstep.answer(early.iter().map(|(id, _)| (*id, Answer::On)))?;
-        Ok(doorstep)
+        early_packets.answer(early.iter().map(|(id, _)| (*id, Answer::On)))?;
+        Ok(early_packets)
     }
 
     pub fn number(&self) -> u16 {
@@ -128,7 +128,7 @@ impl Doorstep {
     }
 
     /// Who came since the last call. When the descriptor becomes readable, ask.
-    pub fn visitors(&self) -> io::Result<Vec<Visitor>> {
+    pub fn early_packets(&self) -> io::Result<Vec<EarlyPacket>> {
         let mut packets = Vec::new();
         // Those that there was no room to tell of went on; there may be others behind them, and
         // nobody says so again.
@@ -146,7 +146,7 @@ impl Doorstep {
         self.answer(strangers.map(|(id, _)| (*id, Answer::On)))?;
         Ok(packets
             .into_iter()
-            .filter_map(|(id, to)| Some(Visitor { id, to: to? }))
+            .filter_map(|(id, to)| Some(EarlyPacket { id, to: to? }))
             .collect())
     }
 
@@ -170,7 +170,7 @@ impl Doorstep {
     }
 }
 
-impl AsRawFd for Doorstep {
+impl AsRawFd for EarlyPacketQueue {
     fn as_raw_fd(&self) -> RawFd {
         self.fd
     }

@@ -26,7 +26,7 @@ pub struct Known {
 }
 
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct Allocations {
     objects: BTreeMap<String, PoolObject>,
     pub(super) pools: Pools,
     pub(super) namespaces: BTreeMap<String, Labels>,
@@ -52,7 +52,7 @@ pub struct Ledger {
     changed: bool,
 }
 
-impl Ledger {
+impl Allocations {
     pub fn apply_pool(&mut self, pool: PoolObject) {
         let old = self.objects.insert(pool.name.clone(), pool.clone());
         if old.as_ref() != Some(&pool) {
@@ -135,18 +135,18 @@ impl Ledger {
             .map(|known| known.addresses.clone())
             .unwrap_or_default();
         for address in old.difference(&addresses) {
-            self.mark(*address, |ledger| {
-                if let Some(uids) = ledger.statuses.get_mut(address) {
+            self.mark(*address, |allocations| {
+                if let Some(uids) = allocations.statuses.get_mut(address) {
                     uids.remove(uid);
                     if uids.is_empty() {
-                        ledger.statuses.remove(address);
+                        allocations.statuses.remove(address);
                     }
                 }
             });
         }
         for address in addresses.difference(&old) {
-            self.mark(*address, |ledger| {
-                ledger
+            self.mark(*address, |allocations| {
+                allocations
                     .statuses
                     .entry(*address)
                     .or_default()
@@ -156,7 +156,7 @@ impl Ledger {
     }
 
     /// Those whose claims may be nobody's: to be asked for at the API, whose answer goes to
-    /// [`Ledger::settle`].
+    /// [`Allocations::settle`].
     pub fn take_suspects(&mut self) -> Vec<ServiceRef> {
         let suspects = mem::take(&mut self.suspects);
         suspects
@@ -429,8 +429,8 @@ impl Ledger {
 
     /// Change something that decides whether an address is free.
     fn mark(&mut self, address: IpAddr, change: impl FnOnce(&mut Self)) {
-        let is_taken = |ledger: &Self| {
-            ledger.claim(address).is_some() || ledger.statuses.contains_key(&address)
+        let is_taken = |allocations: &Self| {
+            allocations.claim(address).is_some() || allocations.statuses.contains_key(&address)
         };
         let before = is_taken(self);
         change(self);

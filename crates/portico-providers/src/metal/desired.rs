@@ -24,7 +24,7 @@ const SHARING: &[&str] = &[
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct Desired {
     pub service: ServiceRef,
     pub labels: BTreeMap<String, String>,
     /// In the order in which they stand in the status.
@@ -43,7 +43,7 @@ pub struct Wish {
     pub current: BTreeSet<IpAddr>,
 }
 
-impl Wish {
+impl Desired {
     pub fn new(request: &Request) -> Self {
         let annotation = |names: &[&str]| {
             let values = names

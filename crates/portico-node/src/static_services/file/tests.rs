@@ -54,12 +54,12 @@ fn names_are_nobody_elses() {
         panic!()
     };
     assert_eq!(service.metadata.namespace, "static:a.yaml/kube-system");
-    assert!(statics::is_static(&service.metadata.namespace));
+    assert!(static_services::is_static(&service.metadata.namespace));
     assert_eq!(
         service.metadata.creation_timestamp.as_deref(),
         Some("0001-01-01T00:00:00Z")
     );
-    assert!(!statics::is_static("static"));
+    assert!(!static_services::is_static("static"));
 }
 
 #[test]
