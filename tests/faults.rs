@@ -47,7 +47,11 @@ async fn the_api_server_comes_back_with_other_content(rig: &mut Rig) {
     // stop forwarding to it.
     rig.freeze();
     rig.server
-        .restart(Some(&["--endpoint-slice-controller=false", &data]))
+        .restart(Some(&[
+            "--endpoint-slice-controller=false",
+            "--new-store",
+            &data,
+        ]))
         .await;
     rig.set_the_stage().await;
     rig.thaw();

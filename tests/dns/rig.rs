@@ -182,6 +182,8 @@ impl Dns {
             .args([
                 &format!("--ns=ns1.{ZONE}=192.0.2.53"),
                 "--probe-interval=200ms",
+                // The nodes of these tests are on loopback addresses.
+                "--health-check-ranges=cluster,127.0.0.0/8",
                 "--ttl=30",
             ])
             .args(flags)
