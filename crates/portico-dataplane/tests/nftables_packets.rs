@@ -612,7 +612,7 @@ async fn pods_are_told_by_interface_and_node_ports_are_on_all_addresses() {
     }
 }
 
-/// Who comes next to the early_packets.
+/// The next packet that waits in the queue.
 async fn early_packet(early_packets: &EarlyPacketQueue) -> EarlyPacket {
     let come = async {
         loop {
@@ -707,7 +707,7 @@ async fn who_waits_for_a_service_that_does_not_come_is_let_go() {
     let (answer, ()) = tokio::join!(host.ask(&flow), let_go);
     assert!(
         matches!(answer, Err(Failure::Timeout)),
-        "dropped as without a early_packets: {answer:?}"
+        "dropped as without a queue: {answer:?}"
     );
     drop(early_packets);
     let answer = host.ask(&flow).await;

@@ -17,6 +17,8 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// When the change was made that an EndpointSlice follows.
 pub const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
+/// The cluster autoscaler sets this taint on a node that it is about to remove.
+pub const TO_BE_DELETED_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 /// On EndpointSlices whose endpoints Portico checks, with the value `true`, so that they can be
 /// followed without the others.
 pub const HEALTH_CHECKED: &str = "portico.dev/health-checked";

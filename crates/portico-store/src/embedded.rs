@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use self::disk::{Contents, Disk, Start};
-use self::writer::{Job, Location, Writer};
+use self::writer::{Job, StoreFiles, Writer};
 use crate::health::Health;
 use crate::mirror::{HistoryLimits, Mirror};
 use crate::{Damaged, OpenError, Outage, Revision, Txn, TxnError};
@@ -105,7 +105,7 @@ struct Directory {
     cache_bytes: usize,
 }
 
-impl Location for Directory {
+impl StoreFiles for Directory {
     fn open(&self) -> Result<(Disk, Contents), OpenError> {
         Disk::open(&self.dir, self.cache_bytes, Start::Again)
     }

@@ -2,12 +2,11 @@
 //! decides it, for the controller, announcing, DNS and every tool that shows nodes.
 
 use k8s_openapi::api::core::v1::Node;
+pub use portico_model::objects::TO_BE_DELETED_TAINT;
 use std::fmt;
 
 /// A node with this label gets no traffic from load balancers, unless its value means false.
 pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// The cluster autoscaler sets this taint on a node that it is about to remove.
-pub const TO_BE_DELETED_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Why load balancers may not use a node.
 ///
@@ -81,7 +80,7 @@ pub fn unfit(node: &Node) -> Option<Unfit> {
 }
 
 /// The values that Go's `strconv.ParseBool` reads as false do not exclude. A value that is no
-/// boolean excludes, since whoever set it meant something by it.
+/// boolean excludes, as in Kubernetes.
 fn excludes(value: &str) -> bool {
     !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False")
 }

@@ -43,7 +43,7 @@ pub fn renewed_ago(lease: &Lease, clock: Timestamp) -> Option<i64> {
     Some(clock.as_second() - renewed.as_second())
 }
 
-/// Whether a Lease is held, by the clock of whoever asks.
+/// Whether a Lease is held, by the clock of the caller.
 pub fn life(lease: &Lease, clock: Timestamp) -> Life {
     let Some(renewed) = lease
         .spec

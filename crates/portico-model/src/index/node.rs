@@ -2,15 +2,12 @@
 
 use super::parse::{Complaints, host, parse_address};
 use super::{DetectLocal, NodePortSetting, Settings};
-use crate::objects::{Node, ServiceCidr, ZONE};
+use crate::objects::{Node, ServiceCidr, TO_BE_DELETED_TAINT, ZONE};
 use crate::table::{Family, LocalPods, NodePortAddresses, NodeRules, PerFamily};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// The cluster autoscaler is about to remove the node.
-const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 pub(super) struct NodeState {
     settings: Settings,
@@ -81,7 +78,7 @@ impl NodeState {
                 .spec
                 .taints
                 .iter()
-                .any(|taint| taint.key == TO_BE_DELETED);
+                .any(|taint| taint.key == TO_BE_DELETED_TAINT);
         self.zone = node.metadata.labels.get(ZONE).cloned().unwrap_or_default();
         self.named = named(node);
         self.primary = primary(&self.named);

@@ -140,7 +140,7 @@ impl PacketQueue {
     reason = "the runtime has to be promised that the descriptor stays open"
 )]
 fn watched(early_packets: EarlyPacketQueue) -> io::Result<AsyncFd<EarlyPacketQueue>> {
-    // SAFETY: a `EarlyPacketQueue` shares its descriptor with its clones, always returns the same one, and
+    // SAFETY: an `EarlyPacketQueue` shares its descriptor with its clones, always returns the same one, and
     // the descriptor is closed only when the last of them is dropped.
     unsafe { AsyncFd::register(early_packets) }.map_err(io::Error::from)
 }

@@ -17,7 +17,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The Service's desired, if it has one.
+    /// What the Service asks for, if that is known.
     pub fn of(request: &Request) -> Result<Option<Kind>, ProviderError> {
         match get(request, "type") {
             None => Ok(None),

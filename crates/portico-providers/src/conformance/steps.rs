@@ -164,7 +164,7 @@ async fn affinity(t: &Tester<'_>) -> Verdict {
         sample::sticky(base(t), 10_800),
         sample::sticky(base(t), 600),
     ];
-    // The time is a desired that not every balancer has a setting for.
+    // Not every balancer has a setting for this time.
     t.there_and_back(&base(t), &changes[..1], &t.case.can.affinity)
         .await?;
     let ignored = if t.case.can.affinity == Support::Full {

@@ -14,7 +14,7 @@ use crate::{
 const ID: &str = "digitalocean://";
 const AGAIN: &str = "delete and create the Service to change it";
 
-/// A desired, with all that is needed to say what follows from it.
+/// What a Service asks for, with all that is needed to say what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub droplets: BTreeSet<u64>,
@@ -95,7 +95,7 @@ impl Wanted {
             ..spec
         };
         let mut seen = old.clone();
-        // Not every answer tells it, and not every desired is about it.
+        // Not every answer tells it, and not every Service asks for it.
         let (told, asked) = (
             &mut seen.health_check.proxy_protocol,
             spec.health_check.proxy_protocol,

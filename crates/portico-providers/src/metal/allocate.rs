@@ -1,4 +1,4 @@
-//! Carries out what the allocations decides: claims are written before anybody hears of them, all that
+//! Carries out what the allocations decide: claims are written before anybody hears of them, all that
 //! wait together. When somebody else was faster, the block is read again and everything is decided
 //! again, which gives the same where nothing changed.
 

@@ -11,7 +11,7 @@ use super::desired::{Desired, name};
 use super::pools::Pool;
 use crate::{Family, ProviderError};
 
-/// What became of a desired.
+/// What became of a request for addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// One of each family, in the order of the families; and addresses that it had and has to give

@@ -38,8 +38,8 @@ pub(super) enum Job {
     Stop { answer: oneshot::Sender<()> },
 }
 
-/// Where the store is opened again.
-pub(super) trait Location: Send {
+/// The files of a store: where it is opened again after its disk was full.
+pub(super) trait StoreFiles: Send {
     fn open(&self) -> Result<(Disk, Contents), OpenError>;
 
     /// Whether a small write would find room.
@@ -48,7 +48,7 @@ pub(super) trait Location: Send {
 
 pub(super) struct Writer {
     mirror: Arc<Mirror>,
-    place: Box<dyn Location>,
+    place: Box<dyn StoreFiles>,
     health: Arc<Health>,
     /// Keys whose records are damaged: what they hold is not known, so nothing may build on it.
     damaged: HashSet<String>,
@@ -66,7 +66,7 @@ impl Writer {
     pub fn new(
         disk: Disk,
         mirror: Arc<Mirror>,
-        place: Box<dyn Location>,
+        place: Box<dyn StoreFiles>,
         health: Arc<Health>,
         damaged: Arc<[Damaged]>,
     ) -> Writer {

@@ -10,20 +10,18 @@ use crate::etcd_server::Server;
 use crate::{delete, events, put, summary, text};
 
 /// A place where a store lives: it can be opened, closed and opened again.
-enum WaitingWatcher {
+enum Engine {
     Embedded(TempDir),
     Etcd(Box<Server>),
 }
 
-impl WaitingWatcher {
+impl Engine {
     async fn open(&self) -> Store {
         match self {
-            WaitingWatcher::Embedded(dir) => {
-                Store::embedded(dir.path(), EmbeddedOptions::default())
-                    .await
-                    .unwrap()
-            }
-            WaitingWatcher::Etcd(server) => server.open().await,
+            Engine::Embedded(dir) => Store::embedded(dir.path(), EmbeddedOptions::default())
+                .await
+                .unwrap(),
+            Engine::Etcd(server) => server.open().await,
         }
     }
 }
@@ -33,13 +31,13 @@ macro_rules! on_both_engines {
         mod on_embedded {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::WaitingWatcher::Embedded(tempfile::tempdir().unwrap())).await;
+                super::$case(super::Engine::Embedded(tempfile::tempdir().unwrap())).await;
             })*
         }
         mod on_etcd {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::WaitingWatcher::Etcd(Box::new(crate::etcd_server::Server::start()))).await;
+                super::$case(super::Engine::Etcd(Box::new(crate::etcd_server::Server::start()))).await;
             })*
         }
     };
@@ -66,7 +64,7 @@ on_both_engines!(
     batches_are_bounded_and_complete,
 );
 
-async fn create_update_delete(place: WaitingWatcher) {
+async fn create_update_delete(place: Engine) {
     let store = place.open().await;
     let key = "services/default/web";
     let create = Txn {
@@ -108,7 +106,7 @@ async fn create_update_delete(place: WaitingWatcher) {
     assert_eq!(store.get(key).unwrap().created, again);
 }
 
-async fn conflict_names_the_first_failed_check(place: WaitingWatcher) {
+async fn conflict_names_the_first_failed_check(place: Engine) {
     let store = place.open().await;
     let a = put(&store, "ips/a", "").await;
     let b = put(&store, "ips/b", "").await;
@@ -144,7 +142,7 @@ async fn conflict_names_the_first_failed_check(place: WaitingWatcher) {
     assert_eq!(store.get("ips/d"), None);
 }
 
-async fn a_transaction_is_one_revision_or_nothing(place: WaitingWatcher) {
+async fn a_transaction_is_one_revision_or_nothing(place: Engine) {
     let store = place.open().await;
     let start = put(&store, "services/old", "x").await;
     let mut watch = store.watch("services/", start).unwrap();
@@ -185,7 +183,7 @@ async fn a_transaction_is_one_revision_or_nothing(place: WaitingWatcher) {
     assert_eq!(store.revision(), revision);
 }
 
-async fn a_transaction_without_operations_only_checks(place: WaitingWatcher) {
+async fn a_transaction_without_operations_only_checks(place: Engine) {
     let store = place.open().await;
     let revision = put(&store, "services/a", "1").await;
     let check = |modified| Txn {
@@ -199,7 +197,7 @@ async fn a_transaction_without_operations_only_checks(place: WaitingWatcher) {
     ));
 }
 
-async fn invalid_transactions_are_refused(place: WaitingWatcher) {
+async fn invalid_transactions_are_refused(place: Engine) {
     let store = place.open().await;
     let commit = async |ops| {
         store
@@ -243,7 +241,7 @@ async fn invalid_transactions_are_refused(place: WaitingWatcher) {
     ));
 }
 
-async fn the_largest_transaction_fits(place: WaitingWatcher) {
+async fn the_largest_transaction_fits(place: Engine) {
     let store = place.open().await;
     let name = |n| format!("a/{n:03}");
     let value = vec![7u8; (MAX_TXN_BYTES - 2 * MAX_TXN_OPS * 5) / MAX_TXN_OPS];
@@ -270,7 +268,7 @@ async fn the_largest_transaction_fits(place: WaitingWatcher) {
     }
 }
 
-async fn range_pages_at_one_revision(place: WaitingWatcher) {
+async fn range_pages_at_one_revision(place: Engine) {
     let store = place.open().await;
     for name in ["a", "b", "c", "d", "e"] {
         put(&store, &format!("pods/ns/{name}"), name).await;
@@ -356,7 +354,7 @@ async fn range_pages_at_one_revision(place: WaitingWatcher) {
     );
 }
 
-async fn reads_of_the_past_end_at_the_compaction(place: WaitingWatcher) {
+async fn reads_of_the_past_end_at_the_compaction(place: Engine) {
     let store = place.open().await;
     let first = put(&store, "services/a", "1").await;
     let second = put(&store, "services/a", "2").await;
@@ -392,7 +390,7 @@ async fn reads_of_the_past_end_at_the_compaction(place: WaitingWatcher) {
     assert_eq!(store.compacted(), second);
 }
 
-async fn watch_gives_every_change_in_order(place: WaitingWatcher) {
+async fn watch_gives_every_change_in_order(place: Engine) {
     let store = place.open().await;
     let mut watch = store.watch("services/", store.revision()).unwrap();
     let writer = store.clone();
@@ -413,7 +411,7 @@ async fn watch_gives_every_change_in_order(place: WaitingWatcher) {
     }
 }
 
-async fn watch_from_a_revision(place: WaitingWatcher) {
+async fn watch_from_a_revision(place: Engine) {
     let store = place.open().await;
     put(&store, "services/a", "1").await;
     let from = put(&store, "services/a", "2").await;
@@ -435,7 +433,7 @@ async fn watch_from_a_revision(place: WaitingWatcher) {
     assert_eq!((all.position(), one.position()), (fourth, fourth));
 }
 
-async fn two_watchers_see_the_same(place: WaitingWatcher) {
+async fn two_watchers_see_the_same(place: Engine) {
     let store = place.open().await;
     let from = store.revision();
     let mut watches = [
@@ -455,7 +453,7 @@ async fn two_watchers_see_the_same(place: WaitingWatcher) {
     }
 }
 
-async fn a_watcher_that_fell_behind_is_told(place: WaitingWatcher) {
+async fn a_watcher_that_fell_behind_is_told(place: Engine) {
     let store = place.open().await;
     let mut slow = store.watch("services/", store.revision()).unwrap();
     put(&store, "services/a", "1").await;
@@ -469,7 +467,7 @@ async fn a_watcher_that_fell_behind_is_told(place: WaitingWatcher) {
     assert!(slow.position() < now);
 }
 
-async fn a_quiet_watcher_survives_compaction(place: WaitingWatcher) {
+async fn a_quiet_watcher_survives_compaction(place: Engine) {
     let store = place.open().await;
     let mut quiet = store.watch("nodes/", store.revision()).unwrap();
     for number in 0..5 {
@@ -483,7 +481,7 @@ async fn a_quiet_watcher_survives_compaction(place: WaitingWatcher) {
     );
 }
 
-async fn position_follows_the_whole_store(place: WaitingWatcher) {
+async fn position_follows_the_whole_store(place: Engine) {
     let store = place.open().await;
     let from = store.revision();
     let mut watch = store.watch("services/default/", from).unwrap();
@@ -505,7 +503,7 @@ async fn position_follows_the_whole_store(place: WaitingWatcher) {
     assert_eq!(watch.position(), elsewhere);
 }
 
-async fn concurrent_increments_lose_nothing(place: WaitingWatcher) {
+async fn concurrent_increments_lose_nothing(place: Engine) {
     let store = place.open().await;
     put(&store, "counters/n", "0").await;
     let tasks: Vec<_> = (0..64)
@@ -541,7 +539,7 @@ async fn increment(store: Store) {
     }
 }
 
-async fn reopening_keeps_everything(place: WaitingWatcher) {
+async fn reopening_keeps_everything(place: Engine) {
     let store = place.open().await;
     for number in 0..2500 / MAX_TXN_OPS {
         let op = |n| Op::put(format!("pods/{number:02}-{n:03}"), format!("{number} {n}"));
@@ -571,7 +569,7 @@ async fn reopening_keeps_everything(place: WaitingWatcher) {
     assert!(put(&store, "pods/new", "").await > last);
 }
 
-async fn closing_ends_watches_and_commits(place: WaitingWatcher) {
+async fn closing_ends_watches_and_commits(place: Engine) {
     let store = place.open().await;
     let mut watch = store.watch("services/", store.revision()).unwrap();
     let waiting = tokio::spawn(async move { watch.next().await });
@@ -591,7 +589,7 @@ async fn closing_ends_watches_and_commits(place: WaitingWatcher) {
     store.close().await;
 }
 
-async fn batches_are_bounded_and_complete(place: WaitingWatcher) {
+async fn batches_are_bounded_and_complete(place: Engine) {
     let store = place.open().await;
     let mut watch = store.watch("pods/", store.revision()).unwrap();
     for round in 0..6 {

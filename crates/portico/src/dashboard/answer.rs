@@ -34,7 +34,7 @@ const FILES: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Nothing from elsewhere, nothing to elsewhere, in nobody's frame.
+/// The page loads nothing from other servers, sends nothing to them, and is shown in no frame.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,

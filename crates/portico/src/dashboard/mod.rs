@@ -1,5 +1,5 @@
 //! `portico dashboard`: one page that shows Services and where their traffic goes, for the browser
-//! of whoever runs it. It reads with the credentials of a kubeconfig, or of each visitor, from any
+//! of the person who runs it. It reads with the credentials of a kubeconfig, or of each visitor, from any
 //! API server; it writes nothing.
 
 mod answer;

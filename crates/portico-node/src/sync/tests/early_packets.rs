@@ -68,7 +68,7 @@ fn what_could_not_be_installed_is_waited_for() {
     rig.apply(slice("b", &["10.1.0.2"]));
     rig.step();
     assert_eq!(door.answers(), []);
-    // When it is tried again is up to chance, and may be after the early_packet has gone on.
+    // When it is tried again is up to chance, and may be after the packet has gone on.
     rig.syncer.comparison.broken(rig.now);
     rig.step();
     assert_eq!(door.answers(), [(1, Answer::Again)]);

@@ -148,7 +148,7 @@ impl StorageBackend for ModelDisk {
     }
 }
 
-impl Location for ModelDisk {
+impl StoreFiles for ModelDisk {
     fn open(&self) -> Result<(Disk, Contents), OpenError> {
         let disk = Disk::on(self.clone(), PathBuf::from("the disk"), 1 << 20)?;
         let contents = disk.load()?;

@@ -109,7 +109,7 @@ struct Rig {
     store: FakeStore,
     pools: Vec<PoolObject>,
     controllers: Vec<Allocator<FakeStore>>,
-    /// The last desired of each Service that there is.
+    /// What each Service that there is asked for last.
     desires: Vec<Option<Desired>>,
     made: usize,
 }
