@@ -66,6 +66,12 @@ pub trait Provider: Send + Sync {
     fn news(&self) -> Option<watch::Receiver<News>> {
         None
     }
+
+    /// Waits for what `delete` left to be done after its answer. The controller calls it before it
+    /// leaves the cluster for good.
+    fn settle(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 /// Numbers that grow when something happened that the controller could not know of.

@@ -48,6 +48,8 @@ pub struct Options {
     pub concurrency: usize,
     /// How often each load balancer is compared with what it should be.
     pub resync: Duration,
+    /// Take every load balancer back, and end when none is left.
+    pub release: bool,
     /// How long a Service waits after a failed try, at first and at most.
     pub retry: (Duration, Duration),
     pub metrics: Arc<Metrics>,
@@ -62,6 +64,7 @@ impl Default for Options {
             load_balancer_ip_mode: true,
             concurrency: 32,
             resync: Duration::from_secs(600),
+            release: false,
             retry: (Duration::from_secs(5), Duration::from_secs(300)),
             metrics: Arc::default(),
         }
@@ -88,7 +91,7 @@ const WRITE_DELAYS: Delays = Delays {
 const CONFLICT: Duration = Duration::from_millis(200);
 const FIELD_MANAGER: &str = "portico-balancers";
 
-/// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
+/// Runs until `shutdown`, or until everything is taken back that was to be; an API server that is away or answers with errors is waited for.
 pub async fn run(
     client: Client,
     provider: Arc<dyn Provider>,
@@ -191,6 +194,7 @@ impl Controller {
             node_healthz_port: options.node_healthz_port,
             load_balancer_ip_mode: options.load_balancer_ip_mode,
             ownership: Ownership::new(provider.name(), options.class.clone()),
+            release: options.release,
         };
         let delays = Delays {
             first: options.retry.0,
@@ -228,6 +232,15 @@ impl Controller {
         let mut news = self.provider.news();
         loop {
             self.start_work();
+            if self.has_released_all() {
+                if tokio::time::timeout(CALL, self.provider.settle())
+                    .await
+                    .is_err()
+                {
+                    warn!("the provider is not done; the next controller goes on with it");
+                }
+                return;
+            }
             let deadline = self.next_deadline();
             tokio::select! {
                 Some(change) = changes.next() => {
@@ -403,6 +416,10 @@ impl Controller {
             self.syncs.len(),
             self.syncs.failing(),
         );
+    }
+
+    fn has_released_all(&self) -> bool {
+        self.options.release && self.unlisted.is_empty() && self.state.services() == 0
     }
 
     fn begin(&mut self, key: ObjectKey, now: Instant) {

@@ -72,6 +72,8 @@ pub struct Surroundings {
     /// Whether addresses are written with their `ipMode`.
     pub load_balancer_ip_mode: bool,
     pub ownership: Ownership,
+    /// Nobody is to have a load balancer from this controller any more.
+    pub release: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +110,11 @@ impl Facts {
                 .any(|name| name == finalizer)
         };
         let deleting = metadata.deletion_timestamp.is_some();
-        let claim = claim(&spec, deleting, has(FINALIZER), has(&ours.finalizer), ours);
+        let released = surroundings.release && !deleting;
+        // What only has the shared finalizer may be held by another controller, which goes on.
+        let shared = has(FINALIZER) && !released;
+        let ends = deleting || released;
+        let claim = claim(&spec, ends, shared, has(&ours.finalizer), ours);
         let labels = metadata.labels.as_ref();
         Facts {
             key: ObjectKey::of(metadata),
@@ -157,12 +163,12 @@ fn version(metadata: &ObjectMeta) -> u64 {
 }
 
 /// A type that is not LoadBalancer has no class, so the own finalizer has to say whose the Service
-/// was.
-fn claim(spec: &ServiceSpec, deleting: bool, shared: bool, own: bool, ours: &Ownership) -> Claim {
+/// was. `ends`: the Service is being deleted, or no Service is to keep its load balancer.
+fn claim(spec: &ServiceSpec, ends: bool, shared: bool, own: bool, ours: &Ownership) -> Claim {
     let balanced = spec.type_.as_deref() == Some("LoadBalancer");
     let of_our_class = balanced && ours.is_ours(spec.load_balancer_class.as_deref());
     match () {
-        () if of_our_class && !deleting => Claim::Wanted,
+        () if of_our_class && !ends => Claim::Wanted,
         () if of_our_class && (own || shared) => Claim::CleanUp,
         () if own && balanced => Claim::HandOver,
         () if own => Claim::CleanUp,

@@ -272,6 +272,11 @@ impl Allocations {
         self.blocks.keys().copied().collect()
     }
 
+    /// Whether an address waits for its last status to stop showing it.
+    pub fn some_leave(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     pub fn is_dirty(&self) -> bool {
         !self.undo.is_empty()
     }
