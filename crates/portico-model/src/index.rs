@@ -15,11 +15,11 @@ mod tests;
 
 use crate::announce::Announceable;
 use crate::hash::Map;
+use crate::key::ObjectKey;
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
 use crate::static_services::is_static;
 use crate::table::{
     Change, Conflict, Family, ForwardingTable, HealthCheck, PerFamily, PortKey, Refusal,
-    ServiceName,
 };
 use ipnet::IpNet;
 use names::Names;
@@ -98,10 +98,10 @@ pub struct Update {
     /// [`ForwardingTable::rules`] changed.
     pub rules: bool,
     /// Health-check node ports that changed, with what they are now (`None`: gone).
-    pub health_checks: Vec<(ServiceName, Option<HealthCheck>)>,
+    pub health_checks: Vec<(ObjectKey, Option<HealthCheck>)>,
     /// Services whose load-balancer addresses, or who serves them, changed, with what they are now
     /// (`None`: without any). Only of an index [`with_announcing`](Index::with_announcing).
-    pub announceables: Vec<(ServiceName, Option<Arc<Announceable>>)>,
+    pub announceables: Vec<(ObjectKey, Option<Arc<Announceable>>)>,
     /// Whether the node is fit for new connections of load balancers changed ([`Index::eligible`]).
     pub eligible: bool,
     /// What of the objects could not be used; the rest of them is.
@@ -131,7 +131,7 @@ impl fmt::Display for Problem {
 
 impl Problem {
     fn of_port(key: &PortKey, sentence: String) -> Problem {
-        let ServiceName { namespace, name } = &key.service;
+        let ObjectKey { namespace, name } = &key.service;
         Problem {
             kind: "Service",
             namespace: namespace.to_string(),
@@ -160,21 +160,21 @@ pub struct Index {
     /// What the table was last built with.
     here: Here,
     eligible: bool,
-    services: Map<ServiceName, Known>,
+    services: Map<ObjectKey, Known>,
     /// The Service of each slice: (namespace, slice) to its name.
-    slice_owners: Map<ServiceName, Arc<str>>,
+    slice_owners: Map<ObjectKey, Arc<str>>,
     /// To be rebuilt. Some are in it more than once.
-    dirty: Vec<ServiceName>,
+    dirty: Vec<ObjectKey>,
     /// Services that changed, with what they were before: the first of a Service is what the table
     /// was last built with.
-    replaced: Vec<(ServiceName, Option<Box<ServiceRecord>>)>,
+    replaced: Vec<(ObjectKey, Option<Box<ServiceRecord>>)>,
     table: ForwardingTable,
     /// The node's own addresses when frontends were last claimed.
     claimed_with: PerFamily<Option<IpAddr>>,
-    health_checks: BTreeMap<ServiceName, HealthCheck>,
+    health_checks: BTreeMap<ObjectKey, HealthCheck>,
     /// Where addresses are announced: somebody wants to know of `announceables`.
     announcing: bool,
-    announceables: BTreeMap<ServiceName, Arc<Announceable>>,
+    announceables: BTreeMap<ObjectKey, Arc<Announceable>>,
     problems: Vec<Problem>,
 }
 
@@ -268,7 +268,7 @@ impl Index {
             record = record.with_places(slice, &mut self.names);
         }
         let service = self.service_name(namespace, service);
-        let key = ServiceName {
+        let key = ObjectKey {
             namespace: service.namespace.clone(),
             name: record.name.clone(),
         };
@@ -298,14 +298,11 @@ impl Index {
     }
 
     pub fn delete_slice(&mut self, namespace: &str, name: &str) {
-        let key = ServiceName {
-            namespace: namespace.into(),
-            name: name.into(),
-        };
+        let key = ObjectKey::new(namespace, name);
         let Some(owner) = self.slice_owners.remove(&key) else {
             return;
         };
-        let service = ServiceName {
+        let service = ObjectKey {
             namespace: key.namespace,
             name: owner,
         };
@@ -351,30 +348,25 @@ impl Index {
         self.node.set_addresses(addresses);
     }
 
-    /// (namespace, name) of everything known, so that what a new list does not have can be deleted.
+    /// Everything known, so that what a new list does not have can be deleted.
     #[expect(
         clippy::disallowed_methods,
         reason = "callers look names up, in no order"
     )]
-    pub fn service_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
+    pub fn service_names(&self) -> Vec<ObjectKey> {
         let known = self
             .services
             .iter()
             .filter(|(_, known)| known.record.is_some());
-        known
-            .map(|(key, _)| (key.namespace.clone(), key.name.clone()))
-            .collect()
+        known.map(|(key, _)| key.clone()).collect()
     }
 
     #[expect(
         clippy::disallowed_methods,
         reason = "callers look names up, in no order"
     )]
-    pub fn slice_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
-        self.slice_owners
-            .keys()
-            .map(|key| (key.namespace.clone(), key.name.clone()))
-            .collect()
+    pub fn slice_names(&self) -> Vec<ObjectKey> {
+        self.slice_owners.keys().cloned().collect()
     }
 
     pub fn table(&self) -> &ForwardingTable {
@@ -386,11 +378,11 @@ impl Index {
         self.table.frontends.conflicts()
     }
 
-    pub fn health_checks(&self) -> &BTreeMap<ServiceName, HealthCheck> {
+    pub fn health_checks(&self) -> &BTreeMap<ObjectKey, HealthCheck> {
         &self.health_checks
     }
 
-    pub fn announceables(&self) -> &BTreeMap<ServiceName, Arc<Announceable>> {
+    pub fn announceables(&self) -> &BTreeMap<ObjectKey, Arc<Announceable>> {
         &self.announceables
     }
 
@@ -427,8 +419,8 @@ impl Index {
     }
 
     /// The name with the strings that are already there.
-    fn service_name(&mut self, namespace: &str, name: &str) -> ServiceName {
-        let wanted = ServiceName {
+    fn service_name(&mut self, namespace: &str, name: &str) -> ObjectKey {
+        let wanted = ObjectKey {
             namespace: self.names.get(namespace),
             name: name.into(),
         };

@@ -10,6 +10,7 @@ pub(crate) use frontends::Claims;
 pub use frontends::{Claim, Conflict, FrontendIndex, FrontendKey, Refusal, unservable};
 pub use ports::Ports;
 
+use crate::key::ObjectKey;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -30,6 +31,21 @@ impl Family {
         } else {
             Family::V6
         }
+    }
+
+    /// As API objects write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        }
+    }
+
+    /// The family that API objects write like this.
+    pub fn named(text: &str) -> Option<Family> {
+        Family::BOTH
+            .into_iter()
+            .find(|family| family.as_str() == text)
     }
 }
 
@@ -75,6 +91,22 @@ impl Protocol {
         }
     }
 
+    /// As API objects write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+            Protocol::Sctp => "SCTP",
+        }
+    }
+
+    /// The protocol that API objects write like this.
+    pub fn named(text: &str) -> Option<Protocol> {
+        Protocol::ALL
+            .into_iter()
+            .find(|protocol| protocol.as_str() == text)
+    }
+
     /// As rules and people write it.
     pub fn lower(self) -> &'static str {
         match self {
@@ -85,22 +117,16 @@ impl Protocol {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServiceName {
-    pub namespace: Arc<str>,
-    pub name: Arc<str>,
-}
-
-impl fmt::Display for ServiceName {
+impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        f.write_str(self.as_str())
     }
 }
 
 /// One port of a Service in one address family: the unit that is planned, changed and installed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortKey {
-    pub service: ServiceName,
+    pub service: ObjectKey,
     /// Empty where the Service has one unnamed port.
     pub port: Arc<str>,
     pub protocol: Protocol,
@@ -110,12 +136,8 @@ pub struct PortKey {
 impl PortKey {
     /// Before every key that there can be.
     pub(crate) fn least() -> PortKey {
-        let service = ServiceName {
-            namespace: Arc::default(),
-            name: Arc::default(),
-        };
         PortKey {
-            service,
+            service: ObjectKey::new("", ""),
             port: Arc::default(),
             protocol: Protocol::Tcp,
             family: Family::V4,

@@ -1,6 +1,7 @@
 //! The objects that a node follows, whatever their kind: what they are called, where they are
 //! found, what is kept of them.
 
+use portico_model::key::ObjectKey;
 use portico_model::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
 use serde::{Deserialize, Serialize};
 
@@ -97,11 +98,21 @@ impl Object {
     }
 }
 
-/// Which object.
+/// Which object, of several kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name {
     pub kind: Kind,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     pub name: String,
+}
+
+impl Name {
+    pub fn new(kind: Kind, key: &ObjectKey) -> Name {
+        Name {
+            kind,
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+        }
+    }
 }

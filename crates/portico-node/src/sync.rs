@@ -40,9 +40,10 @@ use pending::PendingPorts;
 use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue};
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Settings, Update};
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily,
-    PortKey, ServiceName, ServicePort,
+    PortKey, ServicePort,
 };
 use recent_objects::RecentObjects;
 use reporting::Reporting;
@@ -88,7 +89,7 @@ pub enum Input {
 /// What others have to do because of a change, in their own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowUp {
-    HealthChecks(Vec<(ServiceName, Option<HealthCheck>)>),
+    HealthChecks(Vec<(ObjectKey, Option<HealthCheck>)>),
     NodePortAddresses(PerFamily<NodePortAddresses>),
     /// Node ports that are new, with who wants them.
     NodePorts(Vec<(PortKey, u16)>),

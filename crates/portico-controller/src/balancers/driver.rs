@@ -2,6 +2,7 @@
 //! turn is taken a step further until it rests. One task owns all state; only requests and calls of
 //! the provider are in flight beside it.
 
+use portico_view::key_of;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future;
 use std::sync::Arc;
@@ -29,11 +30,11 @@ use super::service::{Ownership, Surroundings};
 use super::state::{Call, Called, Note, State, Step, Write};
 use crate::Shutdown;
 use crate::backoff::WatchBackoff;
-use crate::key::ObjectKey;
 use crate::light::LightService;
 use crate::provider::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
 use crate::task::AbortOnDrop;
+use portico_model::key::ObjectKey;
 
 #[derive(Clone)]
 pub struct Options {
@@ -265,7 +266,7 @@ impl Controller {
             apply: |this: &mut Controller, LightService(service)| {
                 this.state.apply_service(&service, Instant::now())
             },
-            delete: |this, service| this.state.delete_service(&ObjectKey::of(service.meta())),
+            delete: |this, service| this.state.delete_service(&key_of(service.meta())),
             retain: |this, listed| this.state.retain_services(listed),
         };
         let nodes = Handling {
@@ -286,7 +287,7 @@ impl Controller {
         };
         let slices = Handling {
             apply: |this: &mut Controller, slice: EndpointSlice| this.state.apply_slice(&slice),
-            delete: |this, slice| this.state.delete_slice(&ObjectKey::of(&slice.metadata)),
+            delete: |this, slice| this.state.delete_slice(&key_of(&slice.metadata)),
             retain: |this, listed| this.state.retain_slices(listed),
         };
         let reports = Handling {
@@ -336,7 +337,7 @@ impl Controller {
                 self.listings
                     .entry(kind)
                     .or_default()
-                    .insert(ObjectKey::of(object.meta()));
+                    .insert(key_of(object.meta()));
                 (handling.apply)(self, object);
             }
             Event::Apply(object) => (handling.apply)(self, object),

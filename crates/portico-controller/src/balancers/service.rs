@@ -1,6 +1,7 @@
 //! A Service as the controller sees it: whose it is, what is wanted of a load balancer, what its
 //! status says.
 
+use portico_view::key_of;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,10 +9,10 @@ use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, Serv
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::conditions::Present;
-use crate::key::ObjectKey;
 use crate::provider::{
     Family, HealthCheck, Host, Ingress, IpMode, Port, Protocol, Request, ServiceRef,
 };
+use portico_model::key::ObjectKey;
 
 /// Set before the first call of a provider, removed after the last.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -117,7 +118,7 @@ impl Facts {
         let claim = claim(&spec, ends, shared, has(&ours.finalizer), ours);
         let labels = metadata.labels.as_ref();
         Facts {
-            key: ObjectKey::of(metadata),
+            key: key_of(metadata),
             version: version(metadata),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             generation: metadata.generation,
@@ -219,7 +220,7 @@ fn request(service: &Service, spec: ServiceSpec, surroundings: &Surroundings) ->
             .ip_families
             .iter()
             .flatten()
-            .filter_map(|family| parse_family(family))
+            .filter_map(|family| Family::named(family))
             .collect(),
         require_all_families: spec.ip_family_policy.as_deref() == Some("RequireDualStack"),
         ports: spec.ports.iter().flatten().filter_map(parse_port).collect(),
@@ -251,20 +252,8 @@ pub fn balancer_name(uid: &str) -> String {
     std::iter::once('a').chain(letters).take(32).collect()
 }
 
-fn parse_family(text: &str) -> Option<Family> {
-    match text {
-        "IPv4" => Some(Family::V4),
-        "IPv6" => Some(Family::V6),
-        _ => None,
-    }
-}
-
 pub fn parse_protocol(text: Option<&str>) -> Protocol {
-    match text {
-        Some("UDP") => Protocol::Udp,
-        Some("SCTP") => Protocol::Sctp,
-        _ => Protocol::Tcp,
-    }
+    text.and_then(Protocol::named).unwrap_or(Protocol::Tcp)
 }
 
 fn parse_port(port: &ServicePort) -> Option<Port> {

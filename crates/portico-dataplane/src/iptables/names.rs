@@ -216,13 +216,11 @@ pub fn program_stem(family: Family) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portico_model::table::{Protocol, ServiceName};
+    use portico_model::key::ObjectKey;
+    use portico_model::table::Protocol;
 
     fn key(namespace: &str, name: &str, port: &str) -> PortKey {
-        let service = ServiceName {
-            namespace: namespace.into(),
-            name: name.into(),
-        };
+        let service = ObjectKey::new(namespace, name);
         PortKey {
             service,
             port: port.into(),

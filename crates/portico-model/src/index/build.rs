@@ -6,9 +6,10 @@ use super::services::{Address, PortRecord, ServiceRecord};
 use super::slices::{self, Candidate, SliceRecord};
 use super::topology::{Needs, Pools, pools};
 use crate::announce::Announceable;
+use crate::key::ObjectKey;
 use crate::table::{
     Claim, Claims, Endpoint, Family, Frontend, FrontendIndex, FrontendKey, FrontendKind,
-    HealthCheck, Masquerade, Outcome, PerFamily, PortKey, ServiceName, ServicePort, unservable,
+    HealthCheck, Masquerade, Outcome, PerFamily, PortKey, ServicePort, unservable,
 };
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 /// The Service with all that is known of it.
 pub(super) struct Parts<'a> {
-    pub name: &'a ServiceName,
+    pub name: &'a ObjectKey,
     pub record: &'a ServiceRecord,
     pub slices: &'a [SliceRecord],
     pub here: &'a Here,
@@ -27,7 +28,7 @@ pub(super) struct Parts<'a> {
 /// `own` are the node's primary addresses. A cluster IP among them would have the node refuse its
 /// own ports; external addresses may be the node's, since that is how many clusters are reached.
 pub(super) fn claims(
-    name: &ServiceName,
+    name: &ObjectKey,
     record: &ServiceRecord,
     own: &PerFamily<Option<IpAddr>>,
 ) -> Claims {
@@ -296,7 +297,7 @@ fn ports(record: &ServiceRecord) -> impl Iterator<Item = (&PortRecord, Family)> 
         .flat_map(move |port| served().map(move |family| (port, family)))
 }
 
-fn port_key(name: &ServiceName, port: &PortRecord, family: Family) -> PortKey {
+fn port_key(name: &ObjectKey, port: &PortRecord, family: Family) -> PortKey {
     PortKey {
         service: name.clone(),
         port: port.name.clone(),

@@ -6,7 +6,8 @@ use super::parse::report;
 use super::services::ServiceRecord;
 use super::{Index, Problem, Update};
 use crate::announce::Announceable;
-use crate::table::{Change, Claims, Family, HealthCheck, PortKey, ServiceName, ServicePort};
+use crate::key::ObjectKey;
+use crate::table::{Change, Claims, Family, HealthCheck, PortKey, ServicePort};
 use std::mem;
 use std::sync::Arc;
 
@@ -115,7 +116,7 @@ impl Index {
             .for_each(|refusal| report(&mut self.problems, Problem::from(refusal)));
     }
 
-    fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
+    fn rebuild(&mut self, name: &ObjectKey, update: &mut Update) {
         let known = self.services.get_mut(name);
         let is_there = known.as_ref().is_some_and(|known| known.record.is_some());
         let was_there = known.is_none_or(|known| mem::replace(&mut known.built, is_there));
@@ -150,7 +151,7 @@ impl Index {
 
     fn replace_ports(
         &mut self,
-        name: &ServiceName,
+        name: &ObjectKey,
         mut ports: Vec<(PortKey, ServicePort)>,
         changes: &mut Vec<Change>,
     ) {
@@ -182,7 +183,7 @@ impl Index {
 
     fn replace_health_check(
         &mut self,
-        name: &ServiceName,
+        name: &ObjectKey,
         wanted: Option<HealthCheck>,
         update: &mut Update,
     ) {
@@ -198,7 +199,7 @@ impl Index {
 
     fn replace_announceable(
         &mut self,
-        name: &ServiceName,
+        name: &ObjectKey,
         wanted: Option<Announceable>,
         update: &mut Update,
     ) {

@@ -1,7 +1,8 @@
 //! Who answers on an address and port. Several service ports may claim one; exactly one owns it.
 
 use crate::hash::Map;
-use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName};
+use crate::key::ObjectKey;
+use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol};
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -292,7 +293,7 @@ impl Claims {
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
     /// Services that won or lost a frontend, as often as they did.
-    pub services: Vec<ServiceName>,
+    pub services: Vec<ObjectKey>,
     /// On the frontends that were touched.
     pub conflicts: Vec<Conflict>,
     /// Frontends that were newly asked for in vain.

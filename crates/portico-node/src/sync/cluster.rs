@@ -3,12 +3,12 @@
 
 use crate::objects::{Kind, Name, Object};
 use portico_model::index::{Index, Settings};
+use portico_model::key::ObjectKey;
 use portico_model::objects::Node;
 use portico_model::static_services::is_static;
 use portico_model::table::ForwardingTable;
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 pub struct Cluster {
     pub index: Index,
@@ -68,22 +68,18 @@ impl Cluster {
     /// Deletes what a list does not have, but for static Services, which the API server does not
     /// know.
     pub fn keep_listed(&mut self, kind: Kind, names: &HashSet<Name>) {
-        for (namespace, name) in self.known(kind) {
-            if is_static(&namespace) {
+        for key in self.known(kind) {
+            if is_static(&key.namespace) {
                 continue;
             }
-            let name = Name {
-                kind,
-                namespace: namespace.to_string(),
-                name: name.to_string(),
-            };
+            let name = Name::new(kind, &key);
             if !names.contains(&name) {
                 self.delete(&name);
             }
         }
     }
 
-    fn known(&self, kind: Kind) -> Vec<(Arc<str>, Arc<str>)> {
+    fn known(&self, kind: Kind) -> Vec<ObjectKey> {
         match kind {
             Kind::Service => self.index.service_names(),
             Kind::Slice => self.index.slice_names(),
@@ -91,7 +87,7 @@ impl Cluster {
             Kind::Cidr => self
                 .cidrs
                 .iter()
-                .map(|name| (Arc::default(), name.as_str().into()))
+                .map(|name| ObjectKey::new("", name))
                 .collect(),
         }
     }

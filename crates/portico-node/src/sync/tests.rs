@@ -223,12 +223,8 @@ impl Rig {
                 Kind::Service => self.syncer.cluster.index.service_names(),
                 _ => self.syncer.cluster.index.slice_names(),
             };
-            let name = |(namespace, name): (Arc<str>, Arc<str>)| Name {
-                kind,
-                namespace: namespace.to_string(),
-                name: name.to_string(),
-            };
-            self.take(Input::Listed(kind, names.into_iter().map(name).collect()));
+            let names = names.iter().map(|key| Name::new(kind, key)).collect();
+            self.take(Input::Listed(kind, names));
         }
         self.step()
     }

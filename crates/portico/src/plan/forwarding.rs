@@ -4,6 +4,7 @@ use super::world::{Changes, Kind, World};
 use ipnet::IpNet;
 use portico_model::announce::Announceable;
 use portico_model::index::{Index, Settings};
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Change, Endpoint, Frontend, FrontendKey, FrontendKind, Outcome, PortKey, Protocol, ServicePort,
 };
@@ -85,20 +86,16 @@ pub fn diff(before: &World, changes: &Changes, settings: impl Fn(&str) -> Settin
                 .of(*kind)
                 .for_each(|object| feed(&mut index, *kind, object))
         });
-        index.set_addresses(addresses(
-            before.get(Kind::Node, &(String::new(), node.to_owned())),
-        ));
+        index.set_addresses(addresses(before.get(Kind::Node, &ObjectKey::new("", node))));
         index.take();
         let announced = index.announceables().clone();
-        for (kind, (namespace, name), object) in changes {
+        for (kind, key, object) in changes {
             match object {
                 Some(object) => feed(&mut index, *kind, object),
-                None => forget(&mut index, *kind, namespace, name),
+                None => forget(&mut index, *kind, &key.namespace, &key.name),
             }
         }
-        index.set_addresses(addresses(
-            after.get(Kind::Node, &(String::new(), node.to_owned())),
-        ));
+        index.set_addresses(addresses(after.get(Kind::Node, &ObjectKey::new("", node))));
         let update = index.take();
         for change in &update.changes {
             of_change(node, change, &mut rules);

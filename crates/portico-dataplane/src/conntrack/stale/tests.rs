@@ -1,5 +1,6 @@
 use super::*;
-use portico_model::table::{FrontendKind, Masquerade, Outcome, Ports, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::{FrontendKind, Masquerade, Outcome, Ports};
 
 /// Frontends as `address:port`, or `:port` for a node port; endpoints as `address:port`, lingering
 /// ones after a `|`.
@@ -54,10 +55,7 @@ fn pool_of(text: &str) -> Arc<[Endpoint]> {
 }
 
 fn key(name: &str, protocol: Protocol) -> PortKey {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    };
+    let service = ObjectKey::new("default", name);
     PortKey {
         service,
         port: "".into(),

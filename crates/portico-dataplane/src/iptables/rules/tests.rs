@@ -1,12 +1,10 @@
 use super::*;
-use portico_model::table::{Protocol, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::Protocol;
 use std::sync::Arc;
 
 fn key(family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: "ns1".into(),
-        name: "svc1".into(),
-    };
+    let service = ObjectKey::new("ns1", "svc1");
     PortKey {
         service,
         port: "p80".into(),
@@ -348,10 +346,7 @@ fn hostile_names_stay_in_their_comment() {
     for name in crate::testing::hostile_names() {
         let (hostile, port) = crate::testing::hostile(&name, 1);
         let mut plain = hostile.clone();
-        plain.service = ServiceName {
-            namespace: "ns".into(),
-            name: "name".into(),
-        };
+        plain.service = ObjectKey::new("ns", "name");
         let written = |key: &PortKey| -> Vec<String> {
             let rules = port_rules(key, &port, &pods(&["10.0.0.0/8"]));
             let chains = rules.chains.iter().flat_map(|chain| chain.rules.clone());

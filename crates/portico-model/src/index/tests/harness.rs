@@ -1,7 +1,8 @@
 //! Short ways to write objects and to read the table.
 
 use crate::index::{DetectLocal, Index, NodePortSetting, Settings, Update};
-use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName, ServicePort};
+use crate::key::ObjectKey;
+use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServicePort};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -118,11 +119,8 @@ pub fn key(port: &str, protocol: Protocol, family: Family) -> PortKey {
     }
 }
 
-pub fn name(name: &str) -> ServiceName {
-    ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+pub fn name(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
 }
 
 /// The unnamed TCP port of `default/web` in one family.

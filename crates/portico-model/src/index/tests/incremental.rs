@@ -3,7 +3,8 @@
 use super::harness::*;
 use crate::announce::Announceable;
 use crate::index::Index;
-use crate::table::{ForwardingTable, ServiceName};
+use crate::key::ObjectKey;
+use crate::table::ForwardingTable;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -173,7 +174,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Follower {
     objects: BTreeMap<String, Value>,
     table: ForwardingTable,
-    announceables: BTreeMap<ServiceName, Arc<Announceable>>,
+    announceables: BTreeMap<ObjectKey, Arc<Announceable>>,
 }
 
 impl Follower {
