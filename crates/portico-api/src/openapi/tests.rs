@@ -13,6 +13,7 @@ const SERVICE: Info = Info {
     status: true,
     schema: "Service",
     storage: "services",
+    ..Info::USUAL
 };
 const OTHER: Info = Info {
     group: "portico.dev",

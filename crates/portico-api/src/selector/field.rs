@@ -95,13 +95,13 @@ fn is_supported(kind: &dyn Kind, field: &str) -> bool {
     match field {
         "metadata.name" => true,
         // Kinds with a list of their own leave the namespace out where there is none.
-        "metadata.namespace" => kind.info().namespaced || kind.selectable_fields().is_empty(),
-        _ => kind.selectable_fields().contains(&field),
+        "metadata.namespace" => kind.info().namespaced || kind.info().selectable_fields.is_empty(),
+        _ => kind.info().selectable_fields.contains(&field),
     }
 }
 
 fn unsupported(kind: &dyn Kind, field: &str) -> ApiError {
-    ApiError::bad_request(match kind.selectable_fields() {
+    ApiError::bad_request(match kind.info().selectable_fields {
         [] => format!(
             "{field:?} is not a known field selector: only \"metadata.name\", \
              \"metadata.namespace\""

@@ -63,7 +63,7 @@ fn rows_read_as_kubectl_prints_them() {
     ] {
         let object = server.put("a", spec).unwrap();
         let row = server.kind().row(&object, 0);
-        assert_eq!(row.len(), server.kind().columns().len());
+        assert_eq!(row.len(), server.kind().info().columns.len());
         assert_eq!(
             [&row[1], &row[2], &row[3], &row[4], &row[6]].map(|cell| cell.as_str().unwrap()),
             cells[..5]
