@@ -41,6 +41,7 @@ fn in_our_words(mut errors: Errors) -> Errors {
     for error in &mut errors {
         error.field = match error.field.as_str() {
             "spec.type" => "spec.visibility".to_owned(),
+            "metadata.annotations[portico.dev/visibility]" => "spec.visibility".to_owned(),
             "spec.clusterIP" => "spec.portalIP".to_owned(),
             field => field
                 .replace("].nodePort", "].hostPort")
