@@ -62,6 +62,8 @@ pub enum Answer {
     Again,
     /// Go on without one.
     On,
+    /// Nobody is told. The sender may try again.
+    Drop,
 }
 
 impl Answer {
@@ -69,6 +71,7 @@ impl Answer {
         match self {
             Answer::Again => 4,
             Answer::On => 1,
+            Answer::Drop => 0,
         }
     }
 }

@@ -5,6 +5,7 @@ mod build;
 mod names;
 mod node;
 mod parse;
+mod pods;
 mod services;
 mod slices;
 mod take;
@@ -16,7 +17,7 @@ mod tests;
 use crate::announce::Announceable;
 use crate::hash::Map;
 use crate::key::ObjectKey;
-use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
+use crate::objects::{EndpointSlice, Metadata, Node, Pod, Service, ServiceCidr, VISIBILITY};
 use crate::static_services::is_static;
 use crate::table::{
     Change, Conflict, Family, ForwardingTable, HealthCheck, PerFamily, PortKey, Refusal,
@@ -25,9 +26,10 @@ use ipnet::IpNet;
 use names::Names;
 use node::{Here, NodeState};
 use parse::Complaints;
+use pods::{Access, PodRecord, Pods};
 use services::ServiceRecord;
 use slices::{SliceRecord, service_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem;
 use std::net::IpAddr;
@@ -141,6 +143,20 @@ impl Problem {
     }
 }
 
+impl Problem {
+    fn without_pods(service: &ObjectKey) -> Problem {
+        Problem {
+            kind: "Service",
+            namespace: service.namespace.to_string(),
+            name: service.name.to_string(),
+            sentence: format!(
+                "has the annotation {VISIBILITY}, and this node may not list its pods, so no pod is \
+                 known to be allowed; give it the rights of deploy/rbac/node.yaml"
+            ),
+        }
+    }
+}
+
 impl From<&Conflict> for Problem {
     fn from(conflict: &Conflict) -> Problem {
         Problem::of_port(&conflict.loser, conflict.to_string())
@@ -160,6 +176,13 @@ pub struct Index {
     /// What the table was last built with.
     here: Here,
     eligible: bool,
+    pods: Pods,
+    /// What the table was last built with.
+    access: Access,
+    /// The pods of this node are not to be seen.
+    pods_denied: bool,
+    /// Services that depend on `access`.
+    narrow: BTreeSet<ObjectKey>,
     services: Map<ObjectKey, Known>,
     /// The Service of each slice: (namespace, slice) to its name.
     slice_owners: Map<ObjectKey, Arc<str>>,
@@ -202,6 +225,10 @@ impl Index {
             claimed_with: here.own,
             here,
             eligible: false,
+            pods: Pods::default(),
+            access: Access::default(),
+            pods_denied: false,
+            narrow: BTreeSet::new(),
             services: Map::default(),
             slice_owners: Map::default(),
             dirty: Vec::new(),
@@ -330,6 +357,48 @@ impl Index {
         let _ = name;
     }
 
+    /// Only pods of this node matter; others are ignored.
+    pub fn apply_pod(&mut self, pod: &Pod) {
+        let mut complaints = Complaints {
+            list: &mut self.problems,
+            kind: "Pod",
+            metadata: &pod.metadata,
+        };
+        let record = PodRecord::read(pod, self.node.name(), &mut complaints);
+        let name = self.pod_name(&pod.metadata.namespace, &pod.metadata.name);
+        self.pods.set(name, record);
+    }
+
+    pub fn delete_pod(&mut self, namespace: &str, name: &str) {
+        let name = self.pod_name(namespace, name);
+        self.pods.set(name, None);
+    }
+
+    /// The API server does not show the pods of this node. Nothing is known of them then.
+    pub fn set_pods_denied(&mut self, denied: bool) {
+        if std::mem::replace(&mut self.pods_denied, denied) != denied {
+            let problems: Vec<Problem> = self.without_pods().collect();
+            problems
+                .into_iter()
+                .for_each(|problem| parse::report(&mut self.problems, problem));
+        }
+    }
+
+    /// Services whose visibility cannot be kept as they want it.
+    pub fn without_pods(&self) -> impl Iterator<Item = Problem> {
+        self.narrow
+            .iter()
+            .filter(|_| self.pods_denied)
+            .map(Problem::without_pods)
+    }
+
+    fn pod_name(&mut self, namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey {
+            namespace: self.names.get(namespace),
+            name: name.into(),
+        }
+    }
+
     pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr) {
         let mut complaints = Complaints {
             list: &mut self.problems,
@@ -367,6 +436,10 @@ impl Index {
     )]
     pub fn slice_names(&self) -> Vec<ObjectKey> {
         self.slice_owners.keys().cloned().collect()
+    }
+
+    pub fn pod_names(&self) -> Vec<ObjectKey> {
+        self.pods.names().cloned().collect()
     }
 
     pub fn table(&self) -> &ForwardingTable {
@@ -409,6 +482,13 @@ impl Index {
             .and_then(|known| known.record.as_ref());
         if known == record.as_ref() {
             return;
+        }
+        match record.as_ref().is_some_and(|record| record.is_narrow()) {
+            true => self.narrow.insert(name.clone()),
+            false => self.narrow.remove(&name),
+        };
+        if self.pods_denied && self.narrow.contains(&name) {
+            parse::report(&mut self.problems, Problem::without_pods(&name));
         }
         let old = mem::replace(
             &mut self.services.entry(name.clone()).or_default().record,

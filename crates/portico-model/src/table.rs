@@ -232,6 +232,8 @@ pub struct Frontend {
     pub outside: Outcome,
     pub masquerade: Masquerade,
     /// Where the packet must come from to be let in; others are dropped. `None` lets everybody in.
+    /// Of a load balancer's address these are its source ranges, of a cluster IP the addresses of
+    /// pods that may use it; a port has no frontends of both kinds that have sources.
     pub sources: Option<Arc<[IpNet]>>,
 }
 
@@ -248,6 +250,9 @@ pub struct ServicePort {
     /// hint says so. The connections that they have live on. Sorted; none of them is in `cluster`
     /// or `local`.
     pub lingering: Arc<[Endpoint]>,
+    /// Pods in the DMZ that may use its cluster IP: no others that are in [`NodeRules::dmz`] may.
+    /// Sorted.
+    pub dmz: Arc<[IpAddr]>,
     /// A client stays with its endpoint for so many seconds after its last connection.
     pub affinity: Option<u32>,
     /// Where load balancers ask this node whether it has endpoints: whatever else the node refuses,
@@ -283,6 +288,36 @@ impl Default for NodePortAddresses {
     }
 }
 
+/// Which packets that arrive at this node come from pods in the DMZ, in one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DmzPods {
+    /// Those from these addresses. Sorted.
+    Listed(Vec<IpAddr>),
+    /// Those from any address but these: a pod in the DMZ starts, and its address is not known yet.
+    /// Sorted.
+    AllBut(Vec<IpAddr>),
+}
+
+impl Default for DmzPods {
+    fn default() -> Self {
+        DmzPods::Listed(Vec::new())
+    }
+}
+
+impl DmzPods {
+    /// No packet is.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, DmzPods::Listed(listed) if listed.is_empty())
+    }
+
+    pub fn has(&self, source: IpAddr) -> bool {
+        match self {
+            DmzPods::Listed(listed) => listed.binary_search(&source).is_ok(),
+            DmzPods::AllBut(others) => others.binary_search(&source).is_err(),
+        }
+    }
+}
+
 /// What holds for all Services on this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRules {
@@ -294,6 +329,8 @@ pub struct NodeRules {
     /// Where cluster IPs come from, as far as it is known: packets to an address in it that no
     /// Service has are dropped.
     pub service_cidrs: Vec<IpNet>,
+    /// Whose packets to cluster IPs are dropped, but for those that [`ServicePort::dmz`] lets in.
+    pub dmz: PerFamily<DmzPods>,
     /// The bit of the packet mark that asks for masquerading.
     pub masquerade_mark: u32,
 }

@@ -2,7 +2,7 @@
 //! found, what is kept of them.
 
 use portico_model::key::ObjectKey;
-use portico_model::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
+use portico_model::objects::{EndpointSlice, Metadata, Node, Pod, Service, ServiceCidr};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -12,10 +12,17 @@ pub enum Kind {
     Slice,
     Node,
     Cidr,
+    Pod,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Service, Kind::Slice, Kind::Node, Kind::Cidr];
+    pub const ALL: [Kind; 5] = [
+        Kind::Service,
+        Kind::Slice,
+        Kind::Node,
+        Kind::Cidr,
+        Kind::Pod,
+    ];
 
     /// What people call many of them.
     pub fn plural(self) -> &'static str {
@@ -24,11 +31,18 @@ impl Kind {
             Kind::Slice => "EndpointSlices",
             Kind::Node => "Nodes",
             Kind::Cidr => "ServiceCIDRs",
+            Kind::Pod => "Pods",
         }
     }
 
+    /// An API server need not have them, or not show them to a node: kube-proxy's role is not allowed
+    /// to read pods.
+    pub fn is_optional(self) -> bool {
+        matches!(self, Kind::Cidr | Kind::Pod)
+    }
+
     /// Where those that matter to a node are listed: without headless Services and without those of
-    /// another proxy.
+    /// another proxy, and the node's own pods alone.
     pub fn url(self, node: &str) -> String {
         match self {
             Kind::Service => concat!(
@@ -41,6 +55,7 @@ impl Kind {
             }
             Kind::Node => format!("/api/v1/nodes?fieldSelector=metadata.name%3D{node}"),
             Kind::Cidr => "/apis/networking.k8s.io/v1/servicecidrs?".to_owned(),
+            Kind::Pod => format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"),
         }
     }
 
@@ -51,6 +66,7 @@ impl Kind {
             Kind::Slice => Object::Slice(serde_json::from_str(json)?),
             Kind::Node => Object::Node(serde_json::from_str(json)?),
             Kind::Cidr => Object::Cidr(serde_json::from_str(json)?),
+            Kind::Pod => Object::Pod(serde_json::from_str(json)?),
         })
     }
 }
@@ -67,6 +83,7 @@ pub enum Object {
     Slice(Box<EndpointSlice>),
     Node(Box<Node>),
     Cidr(Box<ServiceCidr>),
+    Pod(Box<Pod>),
 }
 
 impl Object {
@@ -76,6 +93,7 @@ impl Object {
             Object::Slice(_) => Kind::Slice,
             Object::Node(_) => Kind::Node,
             Object::Cidr(_) => Kind::Cidr,
+            Object::Pod(_) => Kind::Pod,
         }
     }
 
@@ -85,6 +103,7 @@ impl Object {
             Object::Slice(object) => &object.metadata,
             Object::Node(object) => &object.metadata,
             Object::Cidr(object) => &object.metadata,
+            Object::Pod(object) => &object.metadata,
         }
     }
 

@@ -70,6 +70,8 @@ pub enum Input {
     Delete(Name, Instant),
     /// These are all of a kind.
     Listed(Kind, HashSet<Name>),
+    /// There are none of a kind to be seen.
+    Denied(Kind),
     /// All of a kind has come in up to this resource version.
     Reached(Kind, u64),
     /// The Services that others need to start, known before the lists are.
@@ -327,6 +329,11 @@ impl Syncer {
                     journal.listed(kind, &names);
                 }
             }
+            Input::Denied(kind) => {
+                if kind == Kind::Pod {
+                    self.cluster.index.set_pods_denied(true);
+                }
+            }
             Input::Reached(kind, version) => self.reporting.reached(kind, version),
             Input::First(objects) => self.before_lists.set_first(objects),
             Input::Static(change) => self.take_static(change),
@@ -347,7 +354,7 @@ impl Syncer {
         let (total, pending) = match kind {
             Kind::Service => (&metrics.service_changes, &metrics.service_changes_pending),
             Kind::Slice => (&metrics.endpoint_changes, &metrics.endpoint_changes_pending),
-            Kind::Node | Kind::Cidr => return,
+            Kind::Node | Kind::Cidr | Kind::Pod => return,
         };
         total.inc();
         pending.inc();
@@ -364,6 +371,9 @@ impl Syncer {
 
     fn listed(&mut self, kind: Kind, names: &HashSet<Name>) {
         self.cluster.keep_listed(kind, names);
+        if kind == Kind::Pod {
+            self.cluster.index.set_pods_denied(false);
+        }
         self.gate.listed(kind);
     }
 

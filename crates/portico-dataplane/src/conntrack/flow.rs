@@ -37,6 +37,8 @@ const BY_DESTINATION_PORT: u32 = 1 << 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub protocol: Protocol,
+    /// The client.
+    pub from: IpAddr,
     /// Where the client sends to.
     pub to: SocketAddr,
     /// Who answers: the endpoint, or `to` itself where nobody translates.
@@ -58,6 +60,7 @@ impl Flow {
         }
         Some(Flow {
             protocol,
+            from: end_of(&original, [SOURCE_V4, SOURCE_V6], SOURCE_PORT)?.ip(),
             to: end_of(
                 &original,
                 [DESTINATION_V4, DESTINATION_V6],

@@ -44,14 +44,16 @@ pub mod ipvs {
     pub const FILTER: &str = "KUBE-IPVS-FILTER";
     pub const INSIDE: &str = "PORTICO-INSIDE";
     pub const OUTSIDE: &str = "PORTICO-OUTSIDE";
+    pub const DMZ: &str = "PORTICO-FROM-DMZ";
 
-    pub(super) const ALL: [&str; 8] = [
+    pub(super) const ALL: [&str; 9] = [
         FIREWALL,
         SOURCE_RANGES,
         NODE_PORT,
         FILTER,
         INSIDE,
         OUTSIDE,
+        DMZ,
         "KUBE-LOAD-BALANCER",
         "KUBE-IPVS-OUT-FILTER",
     ];
@@ -68,14 +70,18 @@ pub enum Shared {
     RefusedNodePorts,
     /// Health checks of load balancers are let in; at its end, node ports without endpoints.
     HealthChecks,
-    /// Load-balancer IPs that only some sources may use.
+    /// Load-balancer IPs and cluster IPs that only some sources may use; at its end, packets of pods
+    /// in the DMZ.
     Firewall,
     /// Ports of cluster IPs that no Service defines.
     ClusterIps,
+    /// Cluster IPs that pods in the DMZ may use; at its end, the others.
+    Dmz,
+    ClosedToDmz,
 }
 
 impl Shared {
-    pub const ALL: [Shared; 7] = [
+    pub const ALL: [Shared; 9] = [
         Shared::Services,
         Shared::NodePorts,
         Shared::Refused,
@@ -83,6 +89,8 @@ impl Shared {
         Shared::HealthChecks,
         Shared::Firewall,
         Shared::ClusterIps,
+        Shared::Dmz,
+        Shared::ClosedToDmz,
     ];
 
     pub fn table(self) -> Table {
@@ -100,6 +108,8 @@ impl Shared {
             Shared::RefusedNodePorts => "PORTICO-NODE-PORTS",
             Shared::Firewall => "KUBE-PROXY-FIREWALL",
             Shared::ClusterIps => "PORTICO-CLUSTER-IPS",
+            Shared::Dmz => "PORTICO-DMZ",
+            Shared::ClosedToDmz => "PORTICO-CLOSED-TO-DMZ",
         }
     }
 }
@@ -113,7 +123,7 @@ pub enum PortChain {
     Local,
     /// What comes to an external address, before an endpoint is chosen.
     External,
-    /// Sources that may use a load-balancer IP.
+    /// Sources that may use a load-balancer IP or a cluster IP.
     Firewall,
 }
 
@@ -143,8 +153,9 @@ pub fn depth(name: &str) -> usize {
     ];
     match (name, first.iter().position(|other| *other == name), of_port) {
         (_, Some(position), _) => position,
+        (ipvs::DMZ, ..) => first.len(),
         (_, _, Some(position)) => first.len() + position,
-        (MASQ_UNLESS_POD, ..) => first.len() + prefixes.len(),
+        (MASQ_UNLESS_POD | "PORTICO-DMZ", ..) => first.len() + prefixes.len(),
         _ => first.len() + prefixes.len() + 1,
     }
 }

@@ -35,12 +35,14 @@ pub enum Set {
     HealthCheck,
     /// Addresses of the link, and of a Service.
     Bound,
+    /// Cluster IPs, where there may be pods in the DMZ, which do not reach them.
+    ClusterAddresses,
     /// Addresses of the link that no Service has any more, kept for connections that live on.
     Leaving,
 }
 
 impl Set {
-    pub const ALL: [Set; 16] = [
+    pub const ALL: [Set; 17] = [
         Set::ClusterIp,
         Set::ExternalIp,
         Set::ExternalIpLocal,
@@ -56,6 +58,7 @@ impl Set {
         Set::LoopBack,
         Set::HealthCheck,
         Set::Bound,
+        Set::ClusterAddresses,
         Set::Leaving,
     ];
 
@@ -120,6 +123,7 @@ impl Set {
                 "KUBE-6-HEALTH-CHECK-NODE-PORT",
             ),
             Set::Bound => ("KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"),
+            Set::ClusterAddresses => ("PORTICO-CLUSTER-ADDRESSES", "PORTICO-6-CLUSTER-ADDRESSES"),
             Set::Leaving => ("PORTICO-LEAVING", "PORTICO-6-LEAVING"),
         };
         if family == Family::V4 { v4 } else { v6 }
@@ -130,7 +134,7 @@ impl Set {
             Set::Sources => "hash:ip,port,net",
             Set::LoopBack => "hash:ip,port,ip",
             Set::HealthCheck => "bitmap:port",
-            Set::Bound | Set::Leaving => "hash:ip",
+            Set::Bound | Set::ClusterAddresses | Set::Leaving => "hash:ip",
             _ => "hash:ip,port",
         }
     }

@@ -74,6 +74,7 @@ pub enum Element {
         network: IpNet,
     },
     NodePortAddress(IpAddr),
+    DmzPod(IpAddr),
 }
 
 /// A set or map of our tables.
@@ -95,6 +96,8 @@ pub enum Set {
     Guarded,
     AllowedSources,
     NodePortAddresses,
+    /// Of pods in the DMZ; or of all others, while one in the DMZ starts.
+    DmzPods,
     /// Filled by packets, never by us.
     Affinity,
 }
@@ -123,6 +126,7 @@ impl Element {
             Element::Guarded { .. } => Set::Guarded,
             Element::AllowedSource { .. } => Set::AllowedSources,
             Element::NodePortAddress(_) => Set::NodePortAddresses,
+            Element::DmzPod(_) => Set::DmzPods,
         }
     }
 
@@ -139,9 +143,9 @@ impl Element {
             }
             Element::Sticky { member, .. } => key.word(member.0),
             Element::Class { class, .. } => key.word(class.0),
-            Element::ClusterIp(address) | Element::NodePortAddress(address) => {
-                key.address(*address)
-            }
+            Element::ClusterIp(address)
+            | Element::NodePortAddress(address)
+            | Element::DmzPod(address) => key.address(*address),
             Element::Hairpin(address) => key.address(*address).address(*address),
             Element::AllowedSource { at, network } => key.at(at).address(network.network()),
         }
@@ -257,6 +261,7 @@ impl Element {
                 network: key.network(raw.key_end?)?,
             },
             Set::NodePortAddresses => Element::NodePortAddress(key.address()?),
+            Set::DmzPods => Element::DmzPod(key.address()?),
             Set::Affinity => return None,
         };
         (key.rest.is_empty() && data.rest.is_empty()).then_some(element)
@@ -286,9 +291,9 @@ impl fmt::Display for Element {
                 )
             }
             Element::Class { chain, .. } => write!(f, "chain {chain}"),
-            Element::ClusterIp(address) | Element::NodePortAddress(address) => {
-                write!(f, "{address}")
-            }
+            Element::ClusterIp(address)
+            | Element::NodePortAddress(address)
+            | Element::DmzPod(address) => write!(f, "{address}"),
             Element::Hairpin(address) => write!(f, "{address} to itself"),
             Element::Refused { at, .. }
             | Element::Dropped { at, .. }

@@ -104,7 +104,7 @@ pub struct Details {
 }
 
 impl Set {
-    pub const ALL: [Set; 17] = [
+    pub const ALL: [Set; 18] = [
         Set::Frontends,
         Set::NodePorts,
         Set::LocalPools,
@@ -121,6 +121,7 @@ impl Set {
         Set::Guarded,
         Set::AllowedSources,
         Set::NodePortAddresses,
+        Set::DmzPods,
         Set::Affinity,
     ];
 
@@ -145,6 +146,7 @@ impl Set {
             Set::Guarded => "guarded",
             Set::AllowedSources => "allowed-sources",
             Set::NodePortAddresses => "node-port-addresses",
+            Set::DmzPods => "dmz-pods",
             Set::Affinity => "affinity",
         }
     }
@@ -192,8 +194,9 @@ impl Set {
             Set::Refused | Set::RefusedPorts => "no endpoint anywhere",
             Set::Dropped | Set::DroppedPorts => "no endpoint on this node",
             Set::Guarded => "addresses that only some sources may reach",
-            Set::AllowedSources => "guarded address . source",
+            Set::AllowedSources => "address . source that may reach it",
             Set::NodePortAddresses => "addresses of this node that have node ports",
+            Set::DmzPods => "pods in the DMZ, or all others while one starts",
             Set::Affinity => "pools . client: member",
         }
     }
@@ -207,7 +210,7 @@ impl Set {
             Set::NodePorts | Set::RefusedPorts | Set::DroppedPorts => vec![PROTOCOL, SERVICE],
             Set::LocalPools | Set::Sticky | Set::Classes => vec![CLASS_ID],
             Set::Endpoints | Set::Slots => vec![CLASS_ID, MARK],
-            Set::ClusterIps | Set::NodePortAddresses => vec![address],
+            Set::ClusterIps | Set::NodePortAddresses | Set::DmzPods => vec![address],
             Set::Hairpin => vec![address, address],
             Set::AllowedSources => vec![address, PROTOCOL, SERVICE, address],
             Set::Affinity => vec![CLASS_ID, address],

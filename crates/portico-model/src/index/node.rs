@@ -169,6 +169,7 @@ impl NodeState {
             },
             route_localnet: self.settings.node_ports.include_loopback(),
             service_cidrs: IpNet::aggregate(&service_cidrs),
+            dmz: PerFamily::default(),
             masquerade_mark: self.settings.masquerade_mark,
         }
     }

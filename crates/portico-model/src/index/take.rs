@@ -7,7 +7,7 @@ use super::services::ServiceRecord;
 use super::{Index, Problem, Update};
 use crate::announce::Announceable;
 use crate::key::ObjectKey;
-use crate::table::{Change, Claims, Family, HealthCheck, PortKey, ServicePort};
+use crate::table::{Change, Claims, Family, HealthCheck, NodeRules, PortKey, ServicePort};
 use std::mem;
 use std::sync::Arc;
 
@@ -15,7 +15,11 @@ impl Index {
     /// Rebuild what was touched and say what changed. Equal pairs vanish.
     pub fn take(&mut self) -> Update {
         let mut update = Update::default();
-        if self.node.take_changed() {
+        let pods_changed = self.pods.take_changed();
+        if pods_changed {
+            self.take_pods();
+        }
+        if self.node.take_changed() || pods_changed {
             update.rules = self.take_rules();
             update.eligible = self.take_eligible();
         }
@@ -42,10 +46,24 @@ impl Index {
             self.here = here;
             self.dirty.extend(self.services.keys().cloned());
         }
-        let rules = self.node.rules();
+        let rules = NodeRules {
+            dmz: self.access.dmz_pods(),
+            ..self.node.rules()
+        };
         let changed = rules != self.table.rules;
         self.table.rules = rules;
         changed
+    }
+
+    /// Services that other pods may use than before are rebuilt.
+    fn take_pods(&mut self) {
+        let access = self.pods.access();
+        let touched = self
+            .narrow
+            .iter()
+            .filter(|service| !access.is_same_for(&self.access, &service.namespace));
+        self.dirty.extend(touched.cloned());
+        self.access = access;
     }
 
     /// Services whose cluster IP was, or becomes, the node's own address claim anew.
@@ -128,6 +146,7 @@ impl Index {
             record,
             slices,
             here: &self.here,
+            access: &self.access,
         });
         let ports = parts
             .as_ref()

@@ -35,6 +35,7 @@ enum Head {
     Slice(Only),
     Node(Only),
     Cidr(Only),
+    Pod(Only),
 }
 
 #[derive(Deserialize)]
@@ -49,6 +50,7 @@ impl Head {
             Head::Slice(only) => (Kind::Slice, only),
             Head::Node(only) => (Kind::Node, only),
             Head::Cidr(only) => (Kind::Cidr, only),
+            Head::Pod(only) => (Kind::Pod, only),
         };
         (
             key(kind, &metadata.namespace, &metadata.name),

@@ -50,6 +50,7 @@ impl Cluster {
                 self.cidrs.insert(cidr.metadata.name.clone());
                 self.index.apply_service_cidr(cidr);
             }
+            Object::Pod(pod) => self.index.apply_pod(pod),
         }
     }
 
@@ -62,6 +63,7 @@ impl Cluster {
                 self.cidrs.remove(&name.name);
                 self.index.delete_service_cidr(&name.name);
             }
+            Kind::Pod => self.index.delete_pod(&name.namespace, &name.name),
         }
     }
 
@@ -84,6 +86,7 @@ impl Cluster {
             Kind::Service => self.index.service_names(),
             Kind::Slice => self.index.slice_names(),
             Kind::Node => Vec::new(),
+            Kind::Pod => self.index.pod_names(),
             Kind::Cidr => self
                 .cidrs
                 .iter()
@@ -109,7 +112,7 @@ impl Cluster {
             match object {
                 Object::Service(service) => index.apply_service(&service),
                 Object::Slice(slice) => index.apply_slice(&slice),
-                Object::Node(_) | Object::Cidr(_) => {}
+                Object::Node(_) | Object::Cidr(_) | Object::Pod(_) => {}
             }
         }
         index.take();

@@ -2,9 +2,8 @@
 
 use anyhow::{Context, bail};
 use portico_model::explain::{Origin, Packet};
-use portico_model::objects::{Metadata, Node, Service};
+use portico_model::objects::{Node, Pod, Service};
 use portico_model::table::Protocol;
-use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -69,35 +68,6 @@ impl FromStr for To {
             protocol.ok_or_else(wrong)?,
         ))
     }
-}
-
-/// A Pod, as far as it is needed here.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Pod {
-    pub metadata: Metadata,
-    pub spec: PodSpec,
-    pub status: PodStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodSpec {
-    pub node_name: String,
-    pub host_network: bool,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodStatus {
-    #[serde(rename = "podIPs")]
-    pub pod_ips: Vec<PodIp>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct PodIp {
-    pub ip: String,
 }
 
 pub struct Cluster {

@@ -147,7 +147,9 @@ fn feed(index: &mut Index, kind: Kind, object: &Value) {
         Kind::ServiceCidr => read(object)
             .into_iter()
             .for_each(|one| index.apply_service_cidr(&one)),
-        Kind::Pod => {}
+        Kind::Pod => read(object)
+            .into_iter()
+            .for_each(|one| index.apply_pod(&one)),
     }
 }
 
@@ -157,7 +159,7 @@ fn forget(index: &mut Index, kind: Kind, namespace: &str, name: &str) {
         Kind::Slice => index.delete_slice(namespace, name),
         Kind::Node => index.delete_node(name),
         Kind::ServiceCidr => index.delete_service_cidr(name),
-        Kind::Pod => {}
+        Kind::Pod => index.delete_pod(namespace, name),
     }
 }
 

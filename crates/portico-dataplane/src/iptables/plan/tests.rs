@@ -166,6 +166,7 @@ fn node_rules() -> NodeRules {
         },
         route_localnet: true,
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
+        dmz: PerFamily::default(),
         masquerade_mark: 0x4000,
     }
 }

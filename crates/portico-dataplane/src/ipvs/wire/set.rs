@@ -237,7 +237,7 @@ pub fn parse_part(message: &Message, set: Set, family: Family) -> Option<Part> {
 fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
     let find = |kind| data.nested().find_kind(kind);
     let ip = |kind| parse_address(&find(kind)?);
-    if matches!(set, Set::Bound | Set::Leaving) {
+    if matches!(set, Set::Bound | Set::ClusterAddresses | Set::Leaving) {
         return ip(IP).map(Entry::Address);
     }
     if set == Set::HealthCheck {

@@ -85,6 +85,8 @@ pub fn apply(index: &mut Index, object: &Value) {
     let object = object.clone();
     if object.get("addressType").is_some() {
         index.apply_slice(&serde_json::from_value(object).unwrap());
+    } else if object["spec"].get("nodeName").is_some() {
+        index.apply_pod(&serde_json::from_value(object).unwrap());
     } else if object["metadata"].get("namespace").is_some() {
         index.apply_service(&serde_json::from_value(object).unwrap());
     } else {
