@@ -296,6 +296,13 @@ pub trait Kind: Send + Sync {
         object::text(object, field).to_owned()
     }
 
+    /// Whether a selectable field is a text that is stored as the selector names it. An object whose
+    /// bytes do not have that text need not be parsed: thousands of nodes each follow their own
+    /// pods, and every change of a pod is held against all of their selectors.
+    fn is_stored_as_selected(&self, _field: &str) -> bool {
+        false
+    }
+
     /// The cells of one row, one per column of its [`Info`], from the stored spelling. `now` in seconds since 1970
     /// is for ages.
     fn row(&self, object: &Value, now: i64) -> Vec<Value>;

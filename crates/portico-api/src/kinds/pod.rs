@@ -140,6 +140,10 @@ impl Kind for Pod {
         }
     }
 
+    fn is_stored_as_selected(&self, field: &str) -> bool {
+        field == "spec.nodeName"
+    }
+
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
         table::row(object, now)
     }

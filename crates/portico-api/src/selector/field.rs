@@ -3,6 +3,7 @@
 use crate::kinds::Kind;
 use crate::object;
 use crate::status::ApiError;
+use memchr::memmem;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,6 +64,22 @@ impl FieldSelector {
     pub fn exact(&self, field: &str) -> Option<&str> {
         let wanted = self.fields.get(field)?;
         wanted.equal.first().map(String::as_str)
+    }
+
+    /// The bytes of a stored object already say that it does not match.
+    pub fn rules_out(&self, kind: &dyn Kind, stored: &[u8]) -> bool {
+        let mut known = self
+            .fields
+            .iter()
+            .filter(|(field, _)| kind.is_stored_as_selected(field));
+        known.any(|(_, wanted)| {
+            // What JSON does not escape is there as it is.
+            let mut plain = wanted.equal.iter().filter(|value| {
+                let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                value.bytes().all(is_plain)
+            });
+            plain.any(|value| memmem::find(stored, value.as_bytes()).is_none())
+        })
     }
 
     /// Does this object match, in its stored spelling?

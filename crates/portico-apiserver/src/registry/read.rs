@@ -329,6 +329,9 @@ pub fn matches(
     if labels.is_empty() && fields.is_empty() {
         return Ok(true);
     }
+    if fields.rules_out(kind, &entry.value) {
+        return Ok(false);
+    }
     let object = load(entry)?;
     Ok(labels.matches(&object) && fields.matches(kind, &object))
 }
