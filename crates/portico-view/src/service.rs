@@ -7,6 +7,7 @@ use crate::node::{NodeView, Problem, SILENT, version};
 use crate::text::few;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use portico_model::objects::VISIBILITY;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -47,6 +48,9 @@ pub struct ServiceView {
     pub name: String,
     #[serde(rename = "type")]
     pub type_: String,
+    /// Where it is narrower than the type says.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub visibility: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub class: String,
     pub state: ServiceState,
@@ -111,6 +115,7 @@ impl ServiceView {
         liveness: &Liveness,
     ) -> ServiceView {
         let (spec, metadata) = (service.spec.clone().unwrap_or_default(), &service.metadata);
+        let annotations = metadata.annotations.as_ref();
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = metadata.name.clone().unwrap_or_default();
         let wanted = version(metadata.resource_version.as_deref());
@@ -135,6 +140,10 @@ impl ServiceView {
             selector: selector(&spec),
             class: spec.load_balancer_class.unwrap_or_default(),
             type_: spec.type_.unwrap_or_default(),
+            visibility: annotations
+                .and_then(|all| all.get(VISIBILITY))
+                .cloned()
+                .unwrap_or_default(),
             external_traffic_policy: spec.external_traffic_policy.unwrap_or_default(),
             session_affinity: spec.session_affinity.unwrap_or_default(),
             namespace,
@@ -410,6 +419,17 @@ mod tests {
             fleet.delete(&lease.into());
         }
         assert_eq!(view(&fleet).live, None, "no node reports");
+    }
+
+    #[test]
+    fn a_narrow_visibility_is_shown() {
+        let mut fleet = samples::fleet();
+        assert_eq!(view(&fleet).visibility, "");
+        let mut narrow = service("ClusterIP", json!([]));
+        let annotations = narrow.metadata.annotations.get_or_insert_default();
+        annotations.insert(VISIBILITY.to_owned(), "namespace".to_owned());
+        fleet.apply(narrow.into());
+        assert_eq!(view(&fleet).visibility, "namespace");
     }
 
     #[test]
