@@ -26,6 +26,12 @@ impl Remark {
         format!("# {level}: {}\n", text.replace('\n', " "))
     }
 
+    pub fn text(&self) -> &str {
+        match self {
+            Remark::Note(text) | Remark::Warning(text) => text,
+        }
+    }
+
     pub fn is_warning(&self) -> bool {
         matches!(self, Remark::Warning(_))
     }
