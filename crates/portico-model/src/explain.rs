@@ -119,6 +119,7 @@ impl<'a> Walk<'a> {
             return None;
         }
         if let Some(found) = self.table.find(&self.key(Some(self.packet.destination))) {
+            self.say_partition(found.2);
             return Some(found);
         }
         let found = self.table.find(&self.key(None))?;
@@ -159,12 +160,26 @@ impl<'a> Walk<'a> {
         !is_let_in
     }
 
+    fn say_partition(&mut self, frontend: &Frontend) {
+        let destination = self.packet.destination;
+        let partition = self.table.partition_of(destination);
+        if let Some(partition) = partition.filter(|_| frontend.kind == FrontendKind::NodePort) {
+            self.say(format!(
+                "{destination} is in port partition {partition}, which has node ports of its own"
+            ));
+        }
+    }
+
     fn node_ports_answer(&mut self) -> bool {
         let destination = self.packet.destination;
         let (answers, why) = match self.table.rules.node_ports.get(self.family()) {
             NodePortAddresses::Listed(addresses) if addresses.contains(&destination) => {
                 (true, "is listed for node ports")
             }
+            NodePortAddresses::Listed(_) if self.table.partition_of(destination).is_some() => (
+                false,
+                "is in a port partition, where only node ports of Services that name it answer",
+            ),
             NodePortAddresses::Listed(_) => (false, "is not an address on which node ports answer"),
             NodePortAddresses::AllLocal { .. } if !self.is_local(destination) => {
                 (false, "is not an address of this node")
@@ -422,6 +437,17 @@ impl<'a> Walk<'a> {
                 "{key} is a load balancer of {port} that makes connections of its own (ipMode: \
                  Proxy)"
             );
+        }
+        if let Some(partition) = self.table.partition_of(self.packet.destination) {
+            return format!(
+                "{} is in port partition {partition}, in which no Service has node port {}/{}",
+                self.packet.destination,
+                self.packet.port,
+                self.packet.protocol.lower()
+            );
+        }
+        if let Some(refusal) = self.table.frontends.refusal(&self.key(None)) {
+            return refusal.to_string();
         }
         match self.table.frontends.owner(&self.key(None)) {
             Some(port) => {

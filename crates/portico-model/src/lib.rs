@@ -14,6 +14,7 @@
 //! - [`announce`]: addresses that nodes have to attract traffic for.
 //! - [`pools`]: address pools, blocks of addresses and BGP peers, as they come from the API; ranges
 //!   of addresses.
+//! - [`partitions`]: port partitions, as they come from the API, and what Services say of them.
 //! - [`report`]: what a node tells about itself.
 //! - [`checks`]: when what is probed, and what the answers mean.
 //! - [`duration`]: durations as Kubernetes writes them.
@@ -29,6 +30,7 @@ pub mod hash;
 pub mod index;
 pub mod key;
 pub mod objects;
+pub mod partitions;
 pub mod pools;
 pub mod report;
 pub mod static_services;

@@ -12,6 +12,7 @@ pub use ports::Ports;
 
 use crate::key::ObjectKey;
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -222,7 +223,8 @@ pub enum FrontendKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frontend {
     pub kind: FrontendKind,
-    /// `None` for a node port, which is on the node's [`NodePortAddresses`].
+    /// `None` for a node port that is on all of the node's [`NodePortAddresses`]; one of a port
+    /// partition has each of its addresses.
     pub address: Option<IpAddr>,
     pub port: u16,
     /// What happens to packets of pods of this node and of the node's own programs.
@@ -342,6 +344,9 @@ pub struct ForwardingTable {
     pub ports: Ports,
     /// Finds the service port by the frontend, and says who else wanted it.
     pub frontends: FrontendIndex,
+    /// The addresses of this node in each port partition that there is: no node port of a Service
+    /// that names no partition answers on them.
+    pub partitions: BTreeMap<Arc<str>, Arc<[IpAddr]>>,
 }
 
 impl ForwardingTable {
@@ -359,7 +364,16 @@ impl ForwardingTable {
             rules,
             ports,
             frontends,
+            partitions: BTreeMap::new(),
         }
+    }
+
+    /// The port partition that an address of this node is in.
+    pub fn partition_of(&self, address: IpAddr) -> Option<&str> {
+        let mut partitions = self.partitions.iter();
+        partitions
+            .find(|(_, addresses)| addresses.contains(&address))
+            .map(|(name, _)| &**name)
     }
 
     /// The frontend with this key, and the port it belongs to.
@@ -383,9 +397,12 @@ pub struct Change {
 }
 
 /// A health-check node port: how many endpoints of the Service are ready on this node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
     pub port: u16,
+    /// Where it answers: `None` is wherever node ports do. That of a Service of a port partition
+    /// has a port that is another's elsewhere.
+    pub addresses: Option<Arc<[IpAddr]>>,
     /// In which families the Service exists; the port does not answer in the others.
     pub families: PerFamily<bool>,
     pub ready: PerFamily<u32>,

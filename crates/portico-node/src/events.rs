@@ -19,6 +19,7 @@ use portico_model::static_services::is_static;
 use portico_model::table::{NodePortAddresses, PerFamily, PortKey};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,16 +72,32 @@ impl Notices {
     }
 }
 
+/// A node port that this node has not answered on before, or not on these addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewNodePort {
+    pub key: PortKey,
+    pub port: u16,
+    /// `None` for all that have node ports.
+    pub addresses: Option<Vec<IpAddr>>,
+}
+
 /// Look at node ports that are new, below a root (`/`).
 pub fn check_node_ports(
     root: &Path,
-    new: &[(PortKey, u16)],
+    new: &[NewNodePort],
     addresses: &PerFamily<NodePortAddresses>,
     notices: &Notices,
 ) {
     let listeners = ports::listeners(root);
     let mut told = BTreeSet::new();
-    for (key, port) in new {
+    for NewNodePort {
+        key,
+        port,
+        addresses: own,
+    } in new
+    {
+        let own = own.clone().map(NodePortAddresses::Listed);
+        let addresses = own.as_ref().unwrap_or(addresses.get(key.family));
         let found = listeners
             .iter()
             .find(|listener| listener.is_in_the_way(key, *port, addresses));
@@ -103,8 +120,8 @@ pub fn check_node_ports(
     let ephemeral = ports::ephemeral(root);
     let overlapping: BTreeSet<String> = new
         .iter()
-        .filter(|(_, port)| ephemeral.contains(*port))
-        .map(|(key, port)| format!("{port} ({})", key.service))
+        .filter(|new| ephemeral.contains(new.port))
+        .map(|new| format!("{} ({})", new.port, new.key.service))
         .collect();
     if !overlapping.is_empty() {
         let text = format!(

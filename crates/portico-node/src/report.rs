@@ -14,7 +14,9 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use portico_model::report::{self, Announcing, Behind, NodeReport, Programming};
+use portico_model::report::{
+    self, Announcing, Behind, NodeReport, PartitionAddresses, Programming,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +43,8 @@ pub struct Installed {
     pub more_behind: usize,
     /// Where node ports answer.
     pub node_ports: Vec<IpNet>,
+    /// What of that is in port partitions.
+    pub partitions: Vec<(Arc<str>, Vec<IpNet>)>,
     /// Why nothing later is, for people.
     pub trouble: String,
 }
@@ -129,8 +133,16 @@ fn content(
         mode: about.mode.to_owned(),
         healthz_port: about.healthz_port,
         node_ports: Some(state.node_ports.iter().map(ToString::to_string).collect()),
+        partitions: state.partitions.iter().map(partition_addresses).collect(),
         announcing,
         programming,
+    }
+}
+
+fn partition_addresses((name, networks): &(Arc<str>, Vec<IpNet>)) -> PartitionAddresses {
+    PartitionAddresses {
+        name: name.to_string(),
+        addresses: networks.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir, Mode};
 use crate::dataplanes::{self, Opened, Others};
 use crate::disturbances::Disturbances;
-use crate::events::{self, Notice, Notices};
+use crate::events::{self, NewNodePort, Notice, Notices};
 use crate::first_services;
 use crate::flows::Tracker;
 use crate::health::Monitor;
@@ -21,7 +21,7 @@ use crate::static_services::{self, InForce};
 use crate::sync::{self, Door, FollowUp, Input, Parts, Sources};
 use crate::sysctl;
 use kube::Client;
-use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
+use portico_model::table::{Family, NodePortAddresses, PerFamily};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -421,7 +421,7 @@ fn health_check_failed(failure: &Failure) -> Notice {
 }
 
 fn check_node_ports(
-    new: Vec<(PortKey, u16)>,
+    new: Vec<NewNodePort>,
     addresses: PerFamily<NodePortAddresses>,
     notices: Notices,
 ) {

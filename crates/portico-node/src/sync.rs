@@ -22,6 +22,7 @@ mod waiting;
 use crate::aligned_timer::AlignedTimer;
 use crate::announce::Announceables;
 use crate::config::ApiAccess;
+use crate::events::NewNodePort;
 use crate::health::Monitor;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Sync, families};
@@ -43,7 +44,7 @@ use portico_model::index::{DetectLocal, Settings, Update};
 use portico_model::key::ObjectKey;
 use portico_model::table::{
     Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily,
-    PortKey, ServicePort,
+    ServicePort,
 };
 use recent_objects::RecentObjects;
 use reporting::Reporting;
@@ -94,7 +95,7 @@ pub enum FollowUp {
     HealthChecks(Vec<(ObjectKey, Option<HealthCheck>)>),
     NodePortAddresses(PerFamily<NodePortAddresses>),
     /// Node ports that are new, with who wants them.
-    NodePorts(Vec<(PortKey, u16)>),
+    NodePorts(Vec<NewNodePort>),
     /// Files of static Services that are in the kernel.
     StaticServices(InForce),
     /// What there is to announce of what is in the kernel.
@@ -354,7 +355,7 @@ impl Syncer {
         let (total, pending) = match kind {
             Kind::Service => (&metrics.service_changes, &metrics.service_changes_pending),
             Kind::Slice => (&metrics.endpoint_changes, &metrics.endpoint_changes_pending),
-            Kind::Node | Kind::Cidr | Kind::Pod => return,
+            Kind::Node | Kind::Cidr | Kind::Pod | Kind::Partition => return,
         };
         total.inc();
         pending.inc();
@@ -641,20 +642,28 @@ impl Syncer {
     }
 }
 
-fn new_node_ports(changes: &[Change]) -> Vec<(PortKey, u16)> {
+fn new_node_ports(changes: &[Change]) -> Vec<NewNodePort> {
     let node_port = |port: &Option<Arc<ServicePort>>| {
         let frontends = port
             .as_ref()
             .map(|port| port.frontends.as_slice())
             .unwrap_or_default();
-        frontends
+        let mut node_ports = frontends
             .iter()
-            .find(|frontend| frontend.kind == FrontendKind::NodePort)
-            .map(|frontend| frontend.port)
+            .filter(|frontend| frontend.kind == FrontendKind::NodePort)
+            .peekable();
+        let port = node_ports.peek()?.port;
+        let addresses: Option<Vec<IpAddr>> = node_ports.map(|frontend| frontend.address).collect();
+        Some((port, addresses))
     };
     let is_new = |change: &Change| {
-        let port = node_port(&change.after)?;
-        (node_port(&change.before) != Some(port)).then(|| (change.key.clone(), port))
+        let (port, addresses) = node_port(&change.after)?;
+        let was = node_port(&change.before);
+        (was.as_ref() != Some(&(port, addresses.clone()))).then(|| NewNodePort {
+            key: change.key.clone(),
+            port,
+            addresses,
+        })
     };
     changes.iter().filter_map(is_new).collect()
 }

@@ -113,7 +113,7 @@ impl Listener {
     }
 }
 
-/// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where
+/// Follow for ever. The kinds that a server need not have are asked for rarely where
 /// it has not.
 #[expect(
     clippy::cognitive_complexity,

@@ -18,12 +18,22 @@ static INFO: Info = Info {
     plural: "portpartitions",
     singular: "portpartition",
     short_names: &["partition", "partitions"],
-    categories: &[],
     namespaced: false,
     status: false,
     schema: "PortPartition",
     storage: "portpartitions",
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column(
+        "Addresses",
+        "The addresses of the partition; all of its nodes where it names none.",
+    ),
+    table::AGE,
+];
 
 impl Kind for PortPartition {
     fn info(&self) -> &'static Info {
@@ -46,18 +56,6 @@ impl Kind for PortPartition {
             &path.child("nodeSelector"),
         ));
         errors
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column(
-                "Addresses",
-                "The addresses of the partition; all of its nodes where it names none.",
-            ),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -2,6 +2,7 @@
 
 use super::node::{Here, contains, of_family};
 use super::parse::host;
+use super::partitions::{Division, Selection};
 use super::pods::Access;
 use super::services::{Address, PortRecord, ServiceRecord, Visibility};
 use super::slices::{self, Candidate, SliceRecord};
@@ -23,17 +24,21 @@ pub(super) struct Parts<'a> {
     pub slices: &'a [SliceRecord],
     pub here: &'a Here,
     pub access: &'a Access,
+    pub division: &'a Division,
+}
+
+/// What claims depend on beside the Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClaimedWith {
+    /// The node's primary addresses. A cluster IP among them would have the node refuse its own
+    /// ports; external addresses may be the node's, since that is how many clusters are reached.
+    pub own: PerFamily<Option<IpAddr>>,
+    pub division: Arc<Division>,
 }
 
 /// Every frontend that a Service wants.
-///
-/// `own` are the node's primary addresses. A cluster IP among them would have the node refuse its
-/// own ports; external addresses may be the node's, since that is how many clusters are reached.
-pub(super) fn claims(
-    name: &ObjectKey,
-    record: &ServiceRecord,
-    own: &PerFamily<Option<IpAddr>>,
-) -> Claims {
+pub(super) fn claims(name: &ObjectKey, record: &ServiceRecord, with: &ClaimedWith) -> Claims {
+    let ClaimedWith { own, division } = with;
     let mut claims = Claims::default();
     for (port, family) in ports(record) {
         let key = port_key(name, port, family);
@@ -46,7 +51,15 @@ pub(super) fn claims(
             };
             (frontend, Claim::new(kind, record.created, key.clone()))
         };
-        for at in record.addresses(port, family) {
+        let lacks_partition = record.selection.as_ref().is_some_and(|selection| {
+            port.node_port != 0 && division.addresses(selection, family).is_none()
+        });
+        if lacks_partition {
+            claims
+                .refused
+                .push(claim(FrontendKind::NodePort, None, port.node_port));
+        }
+        for at in record.addresses(port, family, division) {
             let is_own = at.kind == FrontendKind::ClusterIp && at.address == *own.get(family);
             let wanted = claim(at.kind, at.address, at.port);
             match is_own || at.address.and_then(unservable).is_some() {
@@ -91,8 +104,19 @@ impl Parts<'_> {
                 0
             }
         };
+        let of_families = |selection: &Selection| -> Arc<[IpAddr]> {
+            Family::BOTH
+                .into_iter()
+                .flat_map(|family| {
+                    self.division
+                        .addresses(selection, family)
+                        .unwrap_or_default()
+                })
+                .collect()
+        };
         Some(HealthCheck {
             port: self.record.health_check_port,
+            addresses: self.record.selection.as_deref().map(of_families),
             families,
             ready: PerFamily {
                 v4: ready(Family::V4),
@@ -136,7 +160,7 @@ impl Parts<'_> {
     }
 
     fn service_port(&self, key: &PortKey, port: &PortRecord, index: &FrontendIndex) -> ServicePort {
-        let mut addresses = self.record.addresses(port, key.family);
+        let mut addresses = self.record.addresses(port, key.family, self.division);
         let external = addresses
             .iter()
             .any(|address| address.kind != FrontendKind::ClusterIp);

@@ -1,13 +1,16 @@
 //! What is known of the node itself, and the rules that follow from it.
 
 use super::parse::{Complaints, host, parse_address};
+use super::partitions::{Division, Overlap, Partition, Partitions};
 use super::{DetectLocal, NodePortSetting, Settings};
 use crate::objects::{Node, ServiceCidr, TO_BE_DELETED_TAINT, ZONE};
+use crate::partitions::PortPartition;
 use crate::table::{Family, LocalPods, NodePortAddresses, NodeRules, PerFamily};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 pub(super) struct NodeState {
     settings: Settings,
@@ -20,6 +23,8 @@ pub(super) struct NodeState {
     named: Vec<IpAddr>,
     pod_cidrs: Vec<IpNet>,
     service_cidrs: BTreeMap<String, Vec<IpNet>>,
+    labels: BTreeMap<String, String>,
+    partitions: Partitions,
     /// Of the node's interfaces, sorted.
     addresses: Vec<IpAddr>,
     /// Something came in since somebody last asked.
@@ -49,6 +54,8 @@ impl NodeState {
             named: Vec::new(),
             pod_cidrs: Vec::new(),
             service_cidrs: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            partitions: Partitions::default(),
             addresses: Vec::new(),
             changed: false,
         }
@@ -80,6 +87,7 @@ impl NodeState {
                 .iter()
                 .any(|taint| taint.key == TO_BE_DELETED_TAINT);
         self.zone = node.metadata.labels.get(ZONE).cloned().unwrap_or_default();
+        self.labels.clone_from(&node.metadata.labels);
         self.named = named(node);
         self.primary = primary(&self.named);
         let cidrs = match node.spec.pod_cidrs.is_empty() {
@@ -113,6 +121,54 @@ impl NodeState {
     pub fn delete_service_cidr(&mut self, name: &str) {
         self.service_cidrs.remove(name);
         self.changed = true;
+    }
+
+    pub fn apply_partition(&mut self, partition: &PortPartition, complaints: &mut Complaints<'_>) {
+        let read = Partition::read(partition, complaints);
+        self.partitions.insert(&partition.metadata.name, read);
+        self.changed = true;
+    }
+
+    pub fn delete_partition(&mut self, name: &str) {
+        self.partitions.remove(name);
+        self.changed = true;
+    }
+
+    pub fn partition_names(&self) -> Vec<Arc<str>> {
+        self.partitions.names().cloned().collect()
+    }
+
+    /// Who has which of the addresses on which node ports answer.
+    pub fn divide(&self) -> (Division, Vec<Overlap>) {
+        let all: Vec<IpAddr> = Family::BOTH
+            .into_iter()
+            .flat_map(|family| self.each_of(self.allowed(family), family))
+            .collect();
+        self.partitions.divide(&all, &self.labels)
+    }
+
+    /// The addresses of each partition that has any here, as others can know them, in the order in
+    /// which the first that has an address counts.
+    pub fn partition_networks(&self, division: &Division) -> Vec<(Arc<str>, Vec<IpNet>)> {
+        let networks = |(name, partition): (&Arc<str>, &Partition)| {
+            let networks: Vec<IpNet> = match partition.has_all_addresses() {
+                // One that is translated on its way to the node is in it as well.
+                true => Family::BOTH
+                    .into_iter()
+                    .flat_map(|family| self.node_port_networks(family))
+                    .collect(),
+                false => division
+                    .partitions
+                    .get(name)?
+                    .iter()
+                    .copied()
+                    .map(host)
+                    .collect(),
+            };
+            (!networks.is_empty()).then(|| (name.clone(), networks))
+        };
+        let of_node = self.partitions.of_node(&self.labels);
+        of_node.into_iter().filter_map(networks).collect()
     }
 
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
@@ -151,7 +207,7 @@ impl NodeState {
         }
     }
 
-    pub fn rules(&self) -> NodeRules {
+    pub fn rules(&self, division: &Division) -> NodeRules {
         let service_cidrs = self.service_cidrs.values().flatten().copied();
         // Packets to unused addresses of these networks are dropped, so one that has the node's own
         // address would cut the node off.
@@ -164,8 +220,8 @@ impl NodeState {
                 v6: self.local_pods(Family::V6),
             },
             node_ports: PerFamily {
-                v4: self.node_ports(Family::V4),
-                v6: self.node_ports(Family::V6),
+                v4: self.node_ports(Family::V4, division),
+                v6: self.node_ports(Family::V6, division),
             },
             route_localnet: self.settings.node_ports.include_loopback(),
             service_cidrs: IpNet::aggregate(&service_cidrs),
@@ -207,7 +263,36 @@ impl NodeState {
         }
     }
 
-    fn node_ports(&self, family: Family) -> NodePortAddresses {
+    /// Those that no partition has.
+    fn node_ports(&self, family: Family, division: &Division) -> NodePortAddresses {
+        let allowed = self.allowed(family);
+        let of_family = |address: &&IpAddr| Family::of(**address) == family;
+        let mut divided = division.partitions.values().flat_map(|part| part.iter());
+        if !divided.any(|address| of_family(&address)) {
+            return allowed;
+        }
+        NodePortAddresses::Listed(division.shared.iter().filter(of_family).copied().collect())
+    }
+
+    /// Each address of this node that is meant.
+    fn each_of(&self, addresses: NodePortAddresses, family: Family) -> Vec<IpAddr> {
+        let is_local = |address: &&IpAddr, loopback: bool| {
+            Family::of(**address) == family && (loopback || !address.is_loopback())
+        };
+        match addresses {
+            NodePortAddresses::Listed(listed) => listed,
+            NodePortAddresses::AllLocal { loopback } => {
+                let local = self.addresses.iter();
+                local
+                    .filter(|address| is_local(address, loopback))
+                    .copied()
+                    .collect()
+            }
+        }
+    }
+
+    /// What the operator lets node ports answer on.
+    fn allowed(&self, family: Family) -> NodePortAddresses {
         let loopback = family == Family::V4 && self.settings.node_ports.include_loopback();
         self.in_networks(&self.wanted_networks(family), loopback)
     }

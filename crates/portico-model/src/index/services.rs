@@ -2,6 +2,7 @@
 
 use super::names::Names;
 use super::parse::{Complaints, order_of_time};
+use super::partitions::{Division, Selection};
 use crate::objects::{
     IN_DMZ, NAMESPACE, Port, SERVICE_PROXY_NAME, Service, ServiceSpec, VISIBILITY,
 };
@@ -34,6 +35,8 @@ pub(super) struct ServiceRecord {
     /// 0 for none.
     pub health_check_port: u16,
     pub visibility: Visibility,
+    /// Where its node ports answer; `None` for wherever those of most Services do.
+    pub selection: Option<Box<Selection>>,
 }
 
 /// Who in the cluster may use it.
@@ -56,7 +59,8 @@ pub(super) struct PortRecord {
     pub node_port: u16,
 }
 
-/// One address that a port of a Service answers on; `None` is a node port.
+/// One address that a port of a Service answers on; `None` is a node port on all addresses that
+/// have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub kind: FrontendKind,
@@ -113,6 +117,7 @@ impl ServiceRecord {
                 0
             },
             visibility: visibility(service, complaints),
+            selection: Selection::read(service, complaints),
         };
         Some(match record.is_narrow() {
             true => record.without_outside(complaints),
@@ -160,7 +165,12 @@ impl ServiceRecord {
 
     /// Every address of one port in one family, each once, in a fixed order. Empty if the Service
     /// is not of that family.
-    pub fn addresses(&self, port: &PortRecord, family: Family) -> Vec<Address> {
+    pub fn addresses(
+        &self,
+        port: &PortRecord,
+        family: Family,
+        division: &Division,
+    ) -> Vec<Address> {
         if !self.families().get(family) {
             return Vec::new();
         }
@@ -193,11 +203,18 @@ impl ServiceRecord {
             }
         }
         if port.node_port != 0 {
-            all.push(Address {
+            let node_port = |address| Address {
                 kind: FrontendKind::NodePort,
-                address: None,
+                address,
                 port: port.node_port,
-            });
+            };
+            match &self.selection {
+                None => all.push(node_port(None)),
+                Some(selection) => {
+                    let selected = division.addresses(selection, family).unwrap_or_default();
+                    all.extend(selected.into_iter().map(|address| node_port(Some(address))));
+                }
+            }
         }
         all.sort_by_key(|a| (a.kind, a.address));
         all

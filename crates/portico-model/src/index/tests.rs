@@ -7,6 +7,7 @@ mod endpoints;
 mod harness;
 mod incremental;
 mod node;
+mod partitions;
 mod policy;
 mod services;
 mod visibility;

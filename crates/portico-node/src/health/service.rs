@@ -61,7 +61,7 @@ impl ServiceChecks {
         for (service, wanted) in changes {
             let port = self.checks.get(service).map(|check| check.wanted.port);
             if port.is_some()
-                && port != wanted.map(|wanted| wanted.port)
+                && port != wanted.as_ref().map(|wanted| wanted.port)
                 && let Some(check) = self.checks.remove(service)
             {
                 close(check.listeners).await;
@@ -71,8 +71,8 @@ impl ServiceChecks {
             if let Some(wanted) = wanted {
                 self.checks
                     .entry(service.clone())
-                    .or_insert_with(|| Check::new(*wanted))
-                    .update(*wanted);
+                    .or_insert_with(|| Check::new(wanted.clone()))
+                    .update(wanted.clone());
                 self.listen(service).await;
             }
         }
@@ -126,12 +126,12 @@ impl Check {
     }
 
     fn update(&mut self, wanted: HealthCheck) {
-        self.wanted = wanted;
         for family in Family::BOTH {
             self.ready
                 .get(family)
                 .store(*wanted.ready.get(family), Ordering::Relaxed);
         }
+        self.wanted = wanted;
     }
 }
 
@@ -140,6 +140,12 @@ fn addresses_of(
     check: &HealthCheck,
     node_ports: &PerFamily<NodePortAddresses>,
 ) -> BTreeSet<IpAddr> {
+    if let Some(addresses) = &check.addresses {
+        let usable = |address: &IpAddr| {
+            *check.families.get(Family::of(*address)) && !is_link_local(*address)
+        };
+        return addresses.iter().copied().filter(usable).collect();
+    }
     let of_family = |family: Family| match node_ports.get(family) {
         NodePortAddresses::AllLocal { .. } => vec![any(family)],
         // A link-local address means nothing without its link; no load balancer asks there.

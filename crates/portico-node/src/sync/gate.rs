@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Without its Node a node forwards all the same, but for node ports.
 const NODE: Duration = Duration::from_secs(3);
+/// Without its port partitions, ports in them do not answer.
+const PARTITIONS: Duration = Duration::from_secs(3);
 /// Without the addresses of its pods a node masks their addresses, at worst.
 const POD_NETWORKS: Duration = Duration::from_secs(30);
 
@@ -18,6 +20,7 @@ pub struct Gate {
     pods: bool,
     /// Until when they are waited for; the past, once they are known.
     node: Instant,
+    partitions: Instant,
     pod_networks: Instant,
     began: Instant,
 }
@@ -35,6 +38,7 @@ impl Gate {
             slices: false,
             pods: false,
             node: now + NODE,
+            partitions: now + PARTITIONS,
             pod_networks,
             began: now,
         }
@@ -47,6 +51,7 @@ impl Gate {
             Kind::Slice => self.slices = true,
             Kind::Node => self.node = self.began,
             Kind::Pod => self.pods = true,
+            Kind::Partition => self.partitions = self.began,
             Kind::Cidr => {}
         }
     }
@@ -57,7 +62,8 @@ impl Gate {
 
     /// Since when, or from when on, it is open; `None` where something has to come in first.
     pub fn opens(&self) -> Option<Instant> {
-        (self.services && self.slices && self.pods).then(|| self.node.max(self.pod_networks))
+        (self.services && self.slices && self.pods)
+            .then(|| self.node.max(self.partitions).max(self.pod_networks))
     }
 
     pub fn is_open(&self, now: Instant) -> bool {
@@ -73,7 +79,13 @@ mod tests {
     fn opens_when_everything_is_listed() {
         let now = Instant::now();
         let mut gate = Gate::new(now, false);
-        for kind in [Kind::Node, Kind::Service, Kind::Pod, Kind::Slice] {
+        for kind in [
+            Kind::Node,
+            Kind::Partition,
+            Kind::Service,
+            Kind::Pod,
+            Kind::Slice,
+        ] {
             assert_eq!(gate.opens(), None);
             gate.listed(kind);
         }
@@ -98,9 +110,15 @@ mod tests {
     fn waits_for_the_networks_of_pods() {
         let now = Instant::now();
         let mut gate = Gate::new(now, true);
-        [Kind::Node, Kind::Service, Kind::Slice, Kind::Pod]
-            .into_iter()
-            .for_each(|kind| gate.listed(kind));
+        [
+            Kind::Node,
+            Kind::Partition,
+            Kind::Service,
+            Kind::Slice,
+            Kind::Pod,
+        ]
+        .into_iter()
+        .for_each(|kind| gate.listed(kind));
         assert!(!gate.is_open(now));
         gate.pod_networks_known();
         assert!(gate.is_open(now));

@@ -218,7 +218,13 @@ impl Rig {
     }
 
     fn lists_are_done(&mut self) -> Vec<FollowUp> {
-        for kind in [Kind::Service, Kind::Slice, Kind::Node, Kind::Pod] {
+        for kind in [
+            Kind::Service,
+            Kind::Slice,
+            Kind::Node,
+            Kind::Pod,
+            Kind::Partition,
+        ] {
             let names = match kind {
                 Kind::Service => self.syncer.cluster.index.service_names(),
                 Kind::Pod => self.syncer.cluster.index.pod_names(),
@@ -710,7 +716,7 @@ fn new_node_ports_are_told_once() {
     rig.apply(Object::Service(service.clone()));
     let told = rig.step();
     assert!(
-        matches!(&told[..], [FollowUp::NodePorts(new)] if new.len() == 1 && new[0].1 == 30080),
+        matches!(&told[..], [FollowUp::NodePorts(new)] if new.len() == 1 && new[0].port == 30080),
         "{told:?}"
     );
     rig.apply(slice("b", &["10.1.0.5"]));
@@ -834,7 +840,13 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     let names: HashSet<Name> = (0..10)
         .map(|number| service(&format!("s{number}"), "").name())
         .collect();
-    for kind in [Kind::Service, Kind::Slice, Kind::Node, Kind::Pod] {
+    for kind in [
+        Kind::Service,
+        Kind::Slice,
+        Kind::Node,
+        Kind::Pod,
+        Kind::Partition,
+    ] {
         inputs
             .send(Input::Listed(kind, names.clone()))
             .await
