@@ -235,7 +235,7 @@ impl Keeper {
         let patches = self.index.take();
         let nodes_changed = patches
             .iter()
-            .any(|patch| matches!(patch, Patch::Shared(_)));
+            .any(|patch| matches!(patch, Patch::Shared(..)));
         if !patches.is_empty() {
             let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
             for patch in patches {
