@@ -72,7 +72,7 @@ enum Command {
     Explain(explain::Arguments),
     /// Make a Service of servers at given addresses, with health checks.
     Expose(Box<expose::Arguments>),
-    /// Services, nodes, endpoints, pools and balancers, with what Portico knows of them.
+    /// Services, nodes, endpoints, pools, port partitions and balancers, with what Portico knows of them.
     Get(get::Arguments),
     /// A systemd unit, shell completion, manual pages.
     Install(install::Arguments),

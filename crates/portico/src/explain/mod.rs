@@ -17,6 +17,7 @@ use kernel::Place;
 use portico_model::explain::{Explanation, Packet, explain};
 use portico_model::index::{self, DetectLocal, Index, NodePortSetting};
 use portico_model::objects::{EndpointSlice, ServiceCidr};
+use portico_model::partitions::PortPartition;
 use portico_model::report::NodeReport;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -207,6 +208,7 @@ struct Known {
     cluster: Cluster,
     slices: Vec<EndpointSlice>,
     cidrs: Vec<ServiceCidr>,
+    partitions: Vec<PortPartition>,
 }
 
 impl Known {
@@ -224,10 +226,14 @@ impl Known {
             .list("/apis/networking.k8s.io/v1/servicecidrs")
             .await
             .unwrap_or_default();
+        let partitions = reader
+            .list_if_known("/apis/portico.dev/v1/portpartitions")
+            .await?;
         Ok(Known {
             cluster,
             slices,
             cidrs,
+            partitions,
         })
     }
 
@@ -263,6 +269,9 @@ impl Known {
         self.cidrs
             .iter()
             .for_each(|cidr| index.apply_service_cidr(cidr));
+        self.partitions
+            .iter()
+            .for_each(|partition| index.apply_port_partition(partition));
         self.cluster
             .nodes
             .iter()

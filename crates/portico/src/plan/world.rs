@@ -19,15 +19,17 @@ pub enum Kind {
     Service,
     Slice,
     ServiceCidr,
+    PortPartition,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 5] = [
+    pub const ALL: [Kind; 6] = [
         Kind::Node,
         Kind::Pod,
         Kind::Service,
         Kind::Slice,
         Kind::ServiceCidr,
+        Kind::PortPartition,
     ];
 
     pub fn path(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Kind {
             Kind::Service => "/api/v1/services",
             Kind::Slice => "/apis/discovery.k8s.io/v1/endpointslices",
             Kind::ServiceCidr => "/apis/networking.k8s.io/v1/servicecidrs",
+            Kind::PortPartition => "/apis/portico.dev/v1/portpartitions",
         }
     }
 
@@ -48,6 +51,7 @@ impl Kind {
             ("v1", "Service") => Some(Kind::Service),
             ("discovery.k8s.io/v1", "EndpointSlice") => Some(Kind::Slice),
             ("networking.k8s.io/v1", "ServiceCIDR") => Some(Kind::ServiceCidr),
+            ("portico.dev/v1", "PortPartition") => Some(Kind::PortPartition),
             _ => None,
         }
     }
