@@ -344,7 +344,7 @@ fn a_first_table_waits_for_the_pods_of_the_node() {
     let mut rig = Rig::new();
     rig.apply(narrow(service("a", "10.0.0.1")));
     rig.apply(pod("one", "10.1.0.1"));
-    for kind in [Kind::Service, Kind::Slice, Kind::Node] {
+    for kind in [Kind::Service, Kind::Slice, Kind::Node, Kind::Partition] {
         let names = HashSet::from([service("a", "").name()]);
         rig.take(Input::Listed(kind, names));
     }
