@@ -210,6 +210,7 @@ pub fn packet(addresses: &Addresses, question: &Question, source: IpAddr) -> Pac
     Packet {
         origin,
         source,
+        source_port: None,
         destination: to.ip(),
         port: to.port(),
         protocol,

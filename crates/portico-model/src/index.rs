@@ -16,6 +16,7 @@ mod topology;
 mod tests;
 
 use crate::announce::Announceable;
+use crate::edge::Surroundings;
 use crate::hash::Map;
 use crate::key::ObjectKey;
 use crate::objects::{EndpointSlice, Metadata, Node, Pod, Service, ServiceCidr, VISIBILITY};
@@ -446,6 +447,12 @@ impl Index {
     /// The addresses that the node's interfaces have.
     pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.node.set_addresses(addresses);
+    }
+
+    /// What is known of other nodes for the edge, or (`None`) that there is none. Only of an index
+    /// [`with_announcing`](Index::with_announcing).
+    pub fn set_surroundings(&mut self, surroundings: Option<Surroundings>) {
+        self.node.set_surroundings(surroundings);
     }
 
     /// Everything known, so that what a new list does not have can be deleted.

@@ -18,6 +18,7 @@
 //! - [`report`]: what a node tells about itself.
 //! - [`checks`]: when what is probed, and what the answers mean.
 //! - [`duration`]: durations as Kubernetes writes them.
+//! - [`edge`]: which node serves a connection from outside.
 //! - [`hash`]: the hash maps of what every change looks up.
 
 #![warn(clippy::iter_over_hash_type)]
@@ -25,6 +26,7 @@
 pub mod announce;
 pub mod checks;
 pub mod duration;
+pub mod edge;
 pub mod explain;
 pub mod hash;
 pub mod index;

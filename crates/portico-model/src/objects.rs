@@ -36,8 +36,17 @@ pub const HEALTH_CHECK: &str = "portico.dev/health-check";
 /// Which of its addresses fail their check and why: a line for each, `address: reason`.
 pub const HEALTH_FAILING: &str = "portico.dev/health-failing";
 
+/// On Services: `off` leaves their addresses out of the consistent edge.
+pub const EDGE: &str = "portico.dev/edge";
+
 const LABELS: [&str; 5] = [SERVICE_NAME, HEADLESS, SERVICE_PROXY_NAME, ZONE, DMZ];
-const ANNOTATIONS: [&str; 4] = [LAST_CHANGE, VISIBILITY, PORT_PARTITION, NODE_PORT_ADDRESSES];
+const ANNOTATIONS: [&str; 5] = [
+    LAST_CHANGE,
+    VISIBILITY,
+    PORT_PARTITION,
+    NODE_PORT_ADDRESSES,
+    EDGE,
+];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

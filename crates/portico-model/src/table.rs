@@ -10,6 +10,7 @@ pub(crate) use frontends::Claims;
 pub use frontends::{Claim, Conflict, FrontendIndex, FrontendKey, Refusal, unservable};
 pub use ports::Ports;
 
+use crate::edge::Edge;
 use crate::key::ObjectKey;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -260,6 +261,9 @@ pub struct ServicePort {
     /// Where load balancers ask this node whether it has endpoints: whatever else the node refuses,
     /// this must arrive.
     pub health_check: Option<u16>,
+    /// Which node serves whom of those who come from outside to a load balancer's address; the
+    /// node that is to serve them uses `local`.
+    pub edge: Option<Arc<Edge>>,
 }
 
 /// Which packets come from a pod of this node.
@@ -335,6 +339,8 @@ pub struct NodeRules {
     pub dmz: PerFamily<DmzPods>,
     /// The bit of the packet mark that asks for masquerading.
     pub masquerade_mark: u32,
+    /// Packets from outside may go to the node that [`ServicePort::edge`] has for them.
+    pub edge: PerFamily<bool>,
 }
 
 /// What this node is to forward.

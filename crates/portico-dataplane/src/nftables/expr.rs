@@ -6,6 +6,8 @@
 use super::element::Set;
 use crate::early_packets::{Queue, Way};
 use crate::netlink::Messages;
+use portico_model::edge::SLOTS;
+use portico_model::edge::hash::SEED;
 use portico_model::table::Family;
 
 /// The first register.
@@ -32,9 +34,25 @@ const STATUS_DNAT: u32 = 1 << 5;
 
 const JUMP: i32 = -3;
 const GOTO: i32 = -4;
+const RETURN: i32 = -5;
 const DROP: i32 = 0;
 
+/// Of the packet that an ICMP error quotes: its IP header begins here.
+const QUOTED: u32 = 8;
+/// The first of the registers that the address of a node is put into.
+const NODE: u32 = REGISTER + 8;
+
 const FULLY_RANDOM: u32 = 1 << 4;
+
+/// What is hashed of a packet that belongs to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    AddressAndPort,
+    Address,
+    /// Of the client that an ICMP error was sent on behalf of: it quotes an answer to this client.
+    QuotedAddressAndPort,
+    QuotedAddress,
+}
 
 /// One expression after the other, in the order in which the kernel runs them.
 pub struct Expressions {
@@ -217,6 +235,10 @@ impl Expressions {
 
     pub fn drop(self) -> Self {
         self.verdict(DROP, None)
+    }
+
+    pub fn leave(self) -> Self {
+        self.verdict(RETURN, None)
     }
 
     /// ICMP port unreachable.
@@ -408,6 +430,97 @@ impl Expressions {
             })
     }
 
+    /// `ct state invalid meta l4proto icmp icmp type kind`, where the quoted packet has no options.
+    pub fn unknown_error(self, kind: u8) -> Self {
+        let (protocol, version): (u8, u8) = match self.family {
+            Family::V4 => (1, 0x45),
+            Family::V6 => (58, 0x60),
+        };
+        let error = self
+            .connection(CT_STATE, STATE_INVALID)
+            .meta(META_PROTOCOL, REGISTER)
+            .compare(REGISTER, EQUAL, &[protocol])
+            .payload(TRANSPORT_HEADER, 0, 1, REGISTER)
+            .compare(REGISTER, EQUAL, &[kind])
+            .payload(TRANSPORT_HEADER, QUOTED, 1, REGISTER);
+        match error.family {
+            Family::V4 => error.compare(REGISTER, EQUAL, &[version]),
+            Family::V6 => {
+                error
+                    .bitwise(REGISTER, &[0xf0], &[0])
+                    .compare(REGISTER, EQUAL, &[version])
+            }
+        }
+    }
+
+    /// Where the quoted packet has its protocol, its source and what follows its IP header.
+    fn quoted(&self) -> (u32, u32, u32) {
+        match self.family {
+            Family::V4 => (QUOTED + 9, QUOTED + 12, QUOTED + 20),
+            Family::V6 => (QUOTED + 6, QUOTED + 8, QUOTED + 40),
+        }
+    }
+
+    /// As [`number_of_service`](Expressions::number_of_service), by the source of the packet that
+    /// an ICMP error quotes: that was an answer.
+    pub fn number_of_quoted_service(self, set: Set) -> Self {
+        let (protocol, source, transport) = self.quoted();
+        let (width, length) = (self.width(), self.address_length());
+        self.payload(TRANSPORT_HEADER, source, length, REGISTER)
+            .payload(TRANSPORT_HEADER, protocol, 1, REGISTER + width)
+            .payload(TRANSPORT_HEADER, transport, 2, REGISTER + width + 1)
+            .look_up(set, REGISTER, Some(REGISTER), false)
+            .keep_number()
+    }
+
+    /// `meta priority & mask . jhash client mod slots seed seed map @set`, kept for
+    /// [`send_to_node`](Expressions::send_to_node).
+    pub fn node_of_slot(self, client: Client, mask: u32, set: Set) -> Self {
+        let from = REGISTER + 2;
+        let (_, source, transport) = self.quoted();
+        let (port_at, width, length) = (from + self.width(), self.width(), self.address_length());
+        let (loaded, words) = match client {
+            Client::Address => (self.source(from), width),
+            Client::AddressAndPort => {
+                let loaded = self.source(from).payload(TRANSPORT_HEADER, 0, 2, port_at);
+                (loaded, width + 1)
+            }
+            Client::QuotedAddress | Client::QuotedAddressAndPort => {
+                let destination = source + length;
+                let loaded = self.payload(TRANSPORT_HEADER, destination, length, from);
+                match client {
+                    Client::QuotedAddress => (loaded, width),
+                    _ => {
+                        let port = transport + 2;
+                        let loaded = loaded.payload(TRANSPORT_HEADER, port, 2, port_at);
+                        (loaded, width + 1)
+                    }
+                }
+            }
+        };
+        loaded
+            .add("hash", |m| {
+                m.put_u32_be(1, from);
+                m.put_u32_be(2, REGISTER + 1);
+                m.put_u32_be(3, words * 4);
+                m.put_u32_be(4, SLOTS.into());
+                m.put_u32_be(5, SEED);
+            })
+            .masked_number(mask, REGISTER)
+            .look_up(set, REGISTER, Some(NODE), false)
+    }
+
+    /// There is a way to the node that was looked up, or (`false`) there is none.
+    pub fn node_is_near(self, near: bool) -> Self {
+        let unspecified = vec![0; self.address_length() as usize];
+        self.compare(NODE, if near { NOT_EQUAL } else { EQUAL }, &unspecified)
+    }
+
+    /// `dup to` the node that was looked up.
+    pub fn send_to_node(self) -> Self {
+        self.add("dup", |m| m.put_u32_be(1, NODE))
+    }
+
     /// `iifname "name"`, or `"name*"` if it is a prefix; or `!=`
     pub fn input_interface(self, name: &str, is_prefix: bool, equal: bool) -> Self {
         let mut bytes: Vec<u8> = name.bytes().take(15).collect();
@@ -510,6 +623,11 @@ impl Expressions {
         self.meta(META_PRIORITY, REGISTER)
             .bits(REGISTER, mask, bits)
             .keep_number()
+    }
+
+    /// `meta priority set number`
+    pub fn set_number(self, number: u32) -> Self {
+        self.constant(REGISTER, &number.to_ne_bytes()).keep_number()
     }
 
     /// `meta priority set none`

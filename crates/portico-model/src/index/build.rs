@@ -8,6 +8,7 @@ use super::services::{Address, PortRecord, ServiceRecord, Visibility};
 use super::slices::{self, Candidate, SliceRecord};
 use super::topology::{Needs, Pools, pools};
 use crate::announce::Announceable;
+use crate::edge::{Edge, EdgeNode, Way, slots};
 use crate::key::ObjectKey;
 use crate::table::{
     Claim, Claims, Endpoint, Family, Frontend, FrontendIndex, FrontendKey, FrontendKind,
@@ -164,9 +165,12 @@ impl Parts<'_> {
         let external = addresses
             .iter()
             .any(|address| address.kind != FrontendKind::ClusterIp);
+        let edge = self.edge(key, &addresses, index);
         let needs = Needs {
             cluster: !self.record.internal_local || external,
-            local: self.record.internal_local || (self.record.external_local && external),
+            local: self.record.internal_local
+                || (self.record.external_local && external)
+                || edge.is_some(),
         };
         let candidates = slices::candidates(self.slices, key.family, &key.port, key.protocol);
         let pools = pools(&candidates, needs, &self.here.zone);
@@ -196,8 +200,58 @@ impl Parts<'_> {
             affinity: self.record.affinity,
             health_check,
             dmz: self.dmz(key.family),
-            ..assemble(frontends, pools, &candidates)
+            ..assemble(frontends, pools, &candidates, edge)
         }
+    }
+
+    /// `None` where this node treats packets from outside as if there were no edge: by all of what
+    /// is asked here, or since it serves none of the addresses that nodes announce.
+    fn edge(
+        &self,
+        key: &PortKey,
+        addresses: &[Address],
+        index: &FrontendIndex,
+    ) -> Option<Arc<Edge>> {
+        let surroundings = self.here.surroundings.as_deref()?;
+        if !self.record.edge || !*self.here.pods_known.get(key.family) {
+            return None;
+        }
+        let of_edge = |at: &&Address| {
+            let frontend = FrontendKey {
+                family: key.family,
+                address: at.address,
+                port: at.port,
+                protocol: key.protocol,
+            };
+            at.kind == FrontendKind::LoadBalancerIp && index.owner(&frontend) == Some(key)
+        };
+        let addresses: Box<[IpAddr]> = addresses
+            .iter()
+            .filter(of_edge)
+            .filter_map(|at| at.address)
+            .filter(|address| surroundings.announces(*address))
+            .collect();
+        if addresses.is_empty() {
+            return None;
+        }
+        let weights = slices::weights(self.slices, key.family, &key.port, key.protocol)?;
+        let slots = slots::assign(&weights)?;
+        let way = |name: &Arc<str>| match surroundings.neighbours.get(name) {
+            _ if *name == self.here.name => Way::Here,
+            Some(known) => known.get(key.family).map_or(Way::None, Way::Neighbour),
+            None => Way::None,
+        };
+        let node = |(name, endpoints): (Arc<str>, u32)| EdgeNode {
+            way: way(&name),
+            name,
+            endpoints,
+        };
+        Some(Arc::new(Edge {
+            addresses,
+            by_address: self.record.affinity.is_some(),
+            nodes: weights.into_iter().map(node).collect(),
+            slots,
+        }))
     }
 
     fn frontend(
@@ -283,7 +337,12 @@ impl Parts<'_> {
 }
 
 /// Keep of the pools what the frontends use.
-fn assemble(frontends: Vec<Frontend>, pools: Pools, candidates: &[Candidate<'_>]) -> ServicePort {
+fn assemble(
+    frontends: Vec<Frontend>,
+    pools: Pools,
+    candidates: &[Candidate<'_>],
+    edge: Option<Arc<Edge>>,
+) -> ServicePort {
     let used = |outcome| {
         frontends
             .iter()
@@ -294,7 +353,7 @@ fn assemble(frontends: Vec<Frontend>, pools: Pools, candidates: &[Candidate<'_>]
     } else {
         Vec::new()
     };
-    let local = if used(Outcome::Local) {
+    let local = if used(Outcome::Local) || edge.is_some() {
         pools.local
     } else {
         Vec::new()
@@ -315,6 +374,7 @@ fn assemble(frontends: Vec<Frontend>, pools: Pools, candidates: &[Candidate<'_>]
         cluster,
         local,
         lingering: shared(lingering),
+        edge,
         ..ServicePort::default()
     }
 }

@@ -3,6 +3,7 @@
 use super::parse::{Complaints, host, parse_address};
 use super::partitions::{Division, Overlap, Partition, Partitions};
 use super::{DetectLocal, NodePortSetting, Settings};
+use crate::edge::Surroundings;
 use crate::objects::{Node, ServiceCidr, TO_BE_DELETED_TAINT, ZONE};
 use crate::partitions::PortPartition;
 use crate::table::{Family, LocalPods, NodePortAddresses, NodeRules, PerFamily};
@@ -27,6 +28,8 @@ pub(super) struct NodeState {
     partitions: Partitions,
     /// Of the node's interfaces, sorted.
     addresses: Vec<IpAddr>,
+    /// `None` where there is no edge.
+    surroundings: Option<Arc<Surroundings>>,
     /// Something came in since somebody last asked.
     changed: bool,
 }
@@ -34,6 +37,7 @@ pub(super) struct NodeState {
 /// What every Service depends on: a change of it rebuilds all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Here {
+    pub name: Arc<str>,
     pub zone: String,
     /// Loopback where it is not known.
     pub address: PerFamily<IpAddr>,
@@ -41,6 +45,7 @@ pub(super) struct Here {
     pub own: PerFamily<Option<IpAddr>>,
     pub pods_known: PerFamily<bool>,
     pub masquerade_all: bool,
+    pub surroundings: Option<Arc<Surroundings>>,
 }
 
 impl NodeState {
@@ -57,6 +62,7 @@ impl NodeState {
             labels: BTreeMap::new(),
             partitions: Partitions::default(),
             addresses: Vec::new(),
+            surroundings: None,
             changed: false,
         }
     }
@@ -178,6 +184,18 @@ impl NodeState {
         self.changed = true;
     }
 
+    pub fn set_surroundings(&mut self, surroundings: Option<Surroundings>) {
+        if self.surroundings.as_deref() != surroundings.as_ref() {
+            self.surroundings = surroundings.map(Arc::new);
+            self.changed = true;
+        }
+    }
+
+    /// Packets of pods of this node are not for the edge, so they have to be told from others.
+    fn has_edge(&self, family: Family) -> bool {
+        self.surroundings.is_some() && self.local_pods(family) != LocalPods::Unknown
+    }
+
     /// A node that has never been seen is not fit.
     pub fn eligible(&self) -> bool {
         self.seen && !self.leaving
@@ -186,6 +204,7 @@ impl NodeState {
     pub fn here(&self) -> Here {
         let known = |family| self.local_pods(family) != LocalPods::Unknown;
         Here {
+            name: Arc::clone(&self.settings.node_name),
             zone: self.zone.clone(),
             address: PerFamily {
                 v4: self
@@ -204,6 +223,7 @@ impl NodeState {
                 v6: known(Family::V6),
             },
             masquerade_all: self.settings.masquerade_all,
+            surroundings: self.surroundings.clone(),
         }
     }
 
@@ -227,6 +247,10 @@ impl NodeState {
             service_cidrs: IpNet::aggregate(&service_cidrs),
             dmz: PerFamily::default(),
             masquerade_mark: self.settings.masquerade_mark,
+            edge: PerFamily {
+                v4: self.has_edge(Family::V4),
+                v6: self.has_edge(Family::V6),
+            },
         }
     }
 

@@ -3,6 +3,7 @@
 use super::names::Names;
 use super::parse::{Complaints, order_of_time};
 use super::partitions::{Division, Selection};
+use crate::edge;
 use crate::objects::{
     IN_DMZ, NAMESPACE, Port, SERVICE_PROXY_NAME, Service, ServiceSpec, VISIBILITY,
 };
@@ -35,6 +36,8 @@ pub(super) struct ServiceRecord {
     /// 0 for none.
     pub health_check_port: u16,
     pub visibility: Visibility,
+    /// Nodes may share the load balancer's addresses by the consistent edge.
+    pub edge: bool,
     /// Where its node ports answer; `None` for wherever those of most Services do.
     pub selection: Option<Box<Selection>>,
 }
@@ -118,6 +121,7 @@ impl ServiceRecord {
             },
             visibility: visibility(service, complaints),
             selection: Selection::read(service, complaints),
+            edge: edge::is_wanted(&service.metadata.annotations),
         };
         Some(match record.is_narrow() {
             true => record.without_outside(complaints),

@@ -3,6 +3,7 @@
 mod addresses;
 mod announce;
 mod conflicts;
+mod edge;
 mod endpoints;
 mod harness;
 mod incremental;
