@@ -90,6 +90,16 @@ fn connections_outlive_slots_that_move_and_restarts() {
             0,
             "{family:?}: it is back"
         );
+        // Several changes, so that slots move more than once.
+        for ready in [
+            [false, true, true],
+            [false, false, true],
+            [true, false, true],
+        ] {
+            lab.set_ready(ready);
+            let dead = flows.ask_while_the_way_moves(&lab, 9);
+            assert_eq!(dead, 0, "{family:?}: {ready:?}");
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::static_services::{self, InForce};
 use crate::sync::{self, Door, FollowUp, Input, Parts, Sources};
 use crate::sysctl;
 use kube::Client;
+use portico_model::edge::Surroundings;
 use portico_model::table::{Family, NodePortAddresses, PerFamily};
 use std::io;
 use std::path::Path;
@@ -96,6 +97,7 @@ pub async fn run(
         others,
     } = dataplanes::open(&config)?;
     let (to_report, installed) = flag::channel(None);
+    let (to_edge, surroundings) = edge(&config).then(|| flag::channel(None)).unzip();
     let (journal, remembered) = open_journal(&config.data_dir, &config.settings.node_name).unzip();
     let parts = Parts {
         settings: config.settings.clone(),
@@ -107,6 +109,7 @@ pub async fn run(
         timer,
         report: to_report,
         announcing: config.announce.enabled,
+        edge: to_edge.is_some(),
         journal,
         door: early_packets
             .clone()
@@ -183,6 +186,9 @@ pub async fn run(
         )));
     }
     tasks.spawn(never(tell_addresses(inputs.clone())));
+    if let Some(surroundings) = surroundings {
+        tasks.spawn(never(tell_surroundings(surroundings, inputs.clone())));
+    }
     if let Some(disturbances) = disturbances {
         tasks.spawn(never(tell_disturbances(disturbances, inputs.clone())));
     }
@@ -196,6 +202,7 @@ pub async fn run(
             node: Arc::clone(&node),
             own: config.settings.own_address,
             installed,
+            edge: to_edge,
             report: announcing,
             key_file: config.announce.key_file.clone(),
             port: config.announce.port,
@@ -357,6 +364,31 @@ async fn tell_addresses(inputs: mpsc::Sender<Input>) {
                 tracing::warn!(%error, "cannot list the addresses of this node, will try again");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
+        }
+    }
+}
+
+/// Whether there can be an edge.
+fn edge(config: &Config) -> bool {
+    let possible = config.mode == Mode::Nftables && config.announce.enabled;
+    if config.edge && !possible {
+        tracing::warn!(
+            mode = config.mode.name(),
+            "--edge needs nftables mode and --announce=auto: connections from outside are served \
+             by the node that receives them"
+        );
+    }
+    config.edge && possible
+}
+
+async fn tell_surroundings(
+    mut surroundings: flag::Receiver<Option<Option<Surroundings>>>,
+    inputs: mpsc::Sender<Input>,
+) {
+    while surroundings.changed().await.is_ok() {
+        let known = surroundings.borrow_and_update().clone();
+        if let Some(known) = known {
+            let _ = inputs.send(Input::Surroundings(known)).await;
         }
     }
 }

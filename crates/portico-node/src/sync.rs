@@ -40,6 +40,7 @@ use incoming::Incoming;
 use pending::PendingPorts;
 use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue};
 use portico_dataplane::{ApplyError, Dataplane, Report};
+use portico_model::edge::Surroundings;
 use portico_model::index::{DetectLocal, Settings, Update};
 use portico_model::key::ObjectKey;
 use portico_model::table::{
@@ -83,6 +84,8 @@ pub enum Input {
     Static(static_services::Change),
     /// The addresses of the node's interfaces.
     Addresses(Vec<IpAddr>),
+    /// What the edge has to know of other nodes; `None` where there is no edge.
+    Surroundings(Option<Surroundings>),
     /// Somebody else touched our rules.
     Disturbed,
     /// A packet came before its Service.
@@ -143,6 +146,8 @@ pub struct Parts {
     pub report: watch::Sender<Option<Installed>>,
     /// Somebody wants to know what there is to announce.
     pub announcing: bool,
+    /// [`Input::Surroundings`] will come in.
+    pub edge: bool,
     /// Where what the API server told is remembered.
     pub journal: Option<Journal>,
     /// Nobody arrives where there is none.
@@ -225,7 +230,10 @@ struct Syncer {
 impl Syncer {
     fn new(parts: Parts, now: Instant) -> Syncer {
         let cluster = Cluster::new(parts.settings.clone(), parts.announcing);
-        let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
+        let mut gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
+        if parts.edge {
+            gate = gate.waiting_for_edge();
+        }
         let comparison = Comparison::new(now, parts.period, parts.timer);
         parts.monitor.set_eligible(cluster.index.eligible());
         // Some settings say it all before anything is known; later only changes are told.
@@ -344,6 +352,10 @@ impl Syncer {
                 if changed && self.parts.dataplane.depends_on_addresses() {
                     self.comparison.ask_once(now);
                 }
+            }
+            Input::Surroundings(known) => {
+                self.gate.edge_known();
+                self.cluster.index.set_surroundings(known);
             }
             Input::Disturbed => self.comparison.disturbed(now),
             Input::Early(early_packet) => self.early_packets.arrive(early_packet, now),

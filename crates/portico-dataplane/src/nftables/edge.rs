@@ -7,9 +7,9 @@
 //! are not looked at, so what was open before the edge was there goes on as it was.
 //!
 //! A packet that opens no connection and is unknown where its slot is may belong to a connection
-//! from before the slot moved: the node that had the slot before is asked. How often a packet was
-//! sent on shows by its hops, which are lowered each time: nothing can go around in circles, even
-//! while nodes do not agree about slots.
+//! from before the slot moved: the node that had the slot before is asked, and asks in its turn the
+//! one that had it earlier. How often a packet was sent on shows by its hops, which are lowered each
+//! time: nothing can go around in circles, even while nodes do not agree about slots.
 
 use super::element::{Element, Set};
 use super::expr::{Client, Expressions};
@@ -24,9 +24,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A packet with more hops than this was not sent on by any node.
 const FRESH: u8 = 32;
-/// One with more than this was sent to the node that has its slot; one with fewer to the node that
-/// had it before, which is the end of it.
-const SENT: u8 = 16;
+/// One with more than this was sent to the node that has its slot; one with fewer was passed on by
+/// that node, which has another table and does not have the slot by it.
+const PASSED_ON: u8 = 24;
+/// One with fewer than the first of these was sent to the node that had the slot before, then to the
+/// one before that, and with the last it ends.
+const ASKED: [u8; 3] = [16, 8, 4];
 
 const CHAIN: &str = "edge";
 const BY_ADDRESS_CHAIN: &str = "edge-by-address";
@@ -60,25 +63,30 @@ pub fn found<'a>(tables: impl Iterator<Item = &'a FoundTable>) -> Option<FoundEd
     edge
 }
 
-/// Which nodes had the slots that this node is to have: those that it had already keep their node
-/// from before. Where nothing was installed the kernel may have it from an earlier process.
+/// Which nodes had slots before this one. What was remembered stays, also of slots that this node
+/// has no longer: whoever has them asks here. Where nothing was installed the kernel may have it
+/// from an earlier process.
 pub fn before(old: Option<&Edge>, known: &Before, found: &Found, new: Option<&Edge>) -> Before {
     let Some(new) = new else {
         return Before::new();
     };
-    let node = |slot: u32| match old {
-        Some(old) => match way(old, slot) {
-            Way::Here => known.get(&slot).copied(),
-            Way::Neighbour(node) => Some(node),
-            Way::None => None,
-        },
-        None => match found.nodes.get(&slot) {
-            Some(node) => Some(*node).filter(|node| !node.is_unspecified()),
-            None => found.before.get(&slot).copied(),
-        },
+    let node = |slot: u32| {
+        let (other, remembered) = match old {
+            Some(old) => (neighbour(old, slot), known.get(&slot)),
+            None => (found.nodes.get(&slot).copied(), found.before.get(&slot)),
+        };
+        let other = other.filter(|node| way(new, slot) == Way::Here && !node.is_unspecified());
+        other.or(remembered.copied())
     };
-    let own = (0..u32::from(SLOTS)).filter(|slot| way(new, *slot) == Way::Here);
-    own.filter_map(|slot| Some((slot, node(slot)?))).collect()
+    let all = 0..u32::from(SLOTS);
+    all.filter_map(|slot| Some((slot, node(slot)?))).collect()
+}
+
+fn neighbour(edge: &Edge, slot: u32) -> Option<IpAddr> {
+    match way(edge, slot) {
+        Way::Neighbour(node) => Some(node),
+        Way::Here | Way::None => None,
+    }
 }
 
 fn way(edge: &Edge, slot: u32) -> Way {
@@ -88,7 +96,8 @@ fn way(edge: &Edge, slot: u32) -> Way {
 
 /// The number of a port at the edge.
 pub fn number(pair: u32, edge: &Edge) -> Number {
-    Number(pair * 2 | if edge.by_address { BY_ADDRESS } else { 0 })
+    let how = if edge.by_address { BY_ADDRESS } else { 0 };
+    Number((pair * 2) | how)
 }
 
 pub fn slot_elements(pair: u32, edge: &Edge, before: &Before, out: &mut Vec<Element>) {
@@ -159,22 +168,23 @@ fn of_slot(family: Family, client: Client) -> Vec<Rule> {
     let node = |start: Expressions, set| start.node_of_slot(client, PAIR_MASK, set);
     let start = || Expressions::new(family);
     let goes_on = || start().tcp().unless_opening();
-    vec![
-        send(node(start(), Set::EdgeSlots).node_is_near(true), FRESH)
-            .because("another node's slot"),
-        send(node(goes_on(), Set::EdgeSlots).node_is_near(true), SENT)
-            .because("sent by a node that knows another table"),
-        send(node(goes_on(), Set::EdgeBefore), SENT).because("had the slot before"),
-        rule(
-            node(start(), Set::EdgeSlots)
-                .node_is_near(false)
-                .forget_number()
-                .leave(),
-        )
-        .because("no way to the node"),
+    let other = |start| node(start, Set::EdgeSlots).node_is_near(true);
+    let mut rules = vec![
+        send(other(start()), FRESH).because("another node's slot"),
+        send(other(goes_on()), PASSED_ON).because("sent by a node that knows another table"),
+    ];
+    let ask = |hops| send(node(goes_on(), Set::EdgeBefore), hops).because("had the slot before");
+    rules.extend(ASKED.map(ask));
+    let disagreement = other(goes_on().more_hops_than(ASKED[0]));
+    let unreachable = node(start(), Set::EdgeSlots).node_is_near(false);
+    rules.extend([
+        // To refuse it would end a connection that some node knows.
+        rule(disagreement.drop()).because("nodes do not agree yet, it will come again"),
+        rule(unreachable.forget_number().leave()).because("no way to the node"),
         rule(start().when_new().set_number(OWN_SLOT).leave()).because("a slot of this node"),
         rule(start().forget_number()),
-    ]
+    ]);
+    rules
 }
 
 fn of_error(family: Family) -> Vec<Rule> {

@@ -340,16 +340,19 @@ impl Expressions {
             .compare(REGISTER, NOT_EQUAL, &[SYN])
     }
 
+    /// `ip ttl > hops`, or `ip6 hoplimit`
+    pub fn more_hops_than(self, hops: u8) -> Self {
+        let at = if self.family == Family::V4 { 8 } else { 7 };
+        self.payload(NETWORK_HEADER, at, 1, REGISTER)
+            .compare(REGISTER, GREATER, &[hops])
+    }
+
     /// `ip ttl > hops ip ttl set hops`, or `ip6 hoplimit`
     pub fn lower_hops(self, hops: u8) -> Self {
-        match self.family {
+        let fresh = self.more_hops_than(hops);
+        match fresh.family {
             Family::V4 => {
                 let (at, checksum) = (8, 10);
-                let fresh = self.payload(NETWORK_HEADER, at, 1, REGISTER).compare(
-                    REGISTER,
-                    GREATER,
-                    &[hops],
-                );
                 // With the byte behind it: a checksum is over pairs.
                 let lowered = fresh.payload(NETWORK_HEADER, at, 2, REGISTER).bitwise(
                     REGISTER,
@@ -360,11 +363,6 @@ impl Expressions {
             }
             Family::V6 => {
                 let at = 7;
-                let fresh = self.payload(NETWORK_HEADER, at, 1, REGISTER).compare(
-                    REGISTER,
-                    GREATER,
-                    &[hops],
-                );
                 fresh.constant(REGISTER, &[hops]).set_payload(at, 1, None)
             }
         }

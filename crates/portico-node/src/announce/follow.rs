@@ -77,7 +77,7 @@ impl Follower {
 }
 
 async fn follow_pools(client: Client, sender: mpsc::Sender<Change>) {
-    wait_for_the_kind(&client).await;
+    wait_for_the_kind(&client, &sender).await;
     let kind = GroupVersionKind::gvk(pools::GROUP, pools::VERSION, "AddressPool");
     let resource = ApiResource::from_gvk_with_plural(&kind, "addresspools");
     let decode = |pool: &DynamicObject| {
@@ -103,13 +103,15 @@ async fn follow_pools(client: Client, sender: mpsc::Sender<Change>) {
 }
 
 /// A cluster without the kind has nothing to announce, and may get it some day.
-async fn wait_for_the_kind(client: &Client) {
+async fn wait_for_the_kind(client: &Client, sender: &mpsc::Sender<Change>) {
     let mut told = false;
     while let Err(error) = client::get(client, POOLS).await
         && error.is_denied()
     {
         if !std::mem::replace(&mut told, true) {
             tracing::info!(%error, "no address is announced: there are no AddressPools to be seen here (yet)");
+            // Nobody listens any more only at the end.
+            let _ = sender.send(Change::Pools(BTreeSet::new())).await;
         }
         tokio::time::sleep(ABSENT.mul_f64(0.5 + fraction())).await;
     }

@@ -47,6 +47,8 @@ pub struct Config {
     /// The folder of static Services.
     pub static_services: Option<PathBuf>,
     pub announce: Announce,
+    /// Connections from outside go to the node that all nodes agree upon, where that is possible.
+    pub edge: bool,
     /// Metrics tell how many connections each endpoint has.
     pub count_connections: bool,
     pub logging: Logging,

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 const NODE: Duration = Duration::from_secs(3);
 /// Without its port partitions, ports in them do not answer.
 const PARTITIONS: Duration = Duration::from_secs(3);
+/// Without knowing other nodes a node serves those who come from outside by itself.
+const EDGE: Duration = Duration::from_secs(3);
 /// Without the addresses of its pods a node masks their addresses, at worst.
 const POD_NETWORKS: Duration = Duration::from_secs(30);
 
@@ -22,6 +24,7 @@ pub struct Gate {
     node: Instant,
     partitions: Instant,
     pod_networks: Instant,
+    edge: Instant,
     began: Instant,
 }
 
@@ -40,8 +43,22 @@ impl Gate {
             node: now + NODE,
             partitions: now + PARTITIONS,
             pod_networks,
+            edge: now,
             began: now,
         }
+    }
+
+    /// What the edge has to know of other nodes is still to come: an earlier process may have left
+    /// rules that follow from it.
+    pub fn waiting_for_edge(self) -> Gate {
+        Gate {
+            edge: self.began + EDGE,
+            ..self
+        }
+    }
+
+    pub fn edge_known(&mut self) {
+        self.edge = self.began;
     }
 
     /// All of a kind are known.
@@ -62,8 +79,11 @@ impl Gate {
 
     /// Since when, or from when on, it is open; `None` where something has to come in first.
     pub fn opens(&self) -> Option<Instant> {
-        (self.services && self.slices && self.pods)
-            .then(|| self.node.max(self.partitions).max(self.pod_networks))
+        let known = || {
+            let others = self.pod_networks.max(self.edge);
+            self.node.max(self.partitions).max(others)
+        };
+        (self.services && self.slices && self.pods).then(known)
     }
 
     pub fn is_open(&self, now: Instant) -> bool {
@@ -104,6 +124,25 @@ mod tests {
             assert_eq!(gate.opens(), Some(now + longest));
             assert!(gate.is_open(now + longest));
         }
+    }
+
+    #[test]
+    fn waits_for_the_edge_but_not_for_ever() {
+        let now = Instant::now();
+        let mut gate = Gate::new(now, false).waiting_for_edge();
+        [
+            Kind::Node,
+            Kind::Partition,
+            Kind::Service,
+            Kind::Slice,
+            Kind::Pod,
+        ]
+        .into_iter()
+        .for_each(|kind| gate.listed(kind));
+        assert!(!gate.is_open(now));
+        assert!(gate.is_open(now + EDGE));
+        gate.edge_known();
+        assert!(gate.is_open(now));
     }
 
     #[test]

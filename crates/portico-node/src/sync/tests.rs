@@ -181,6 +181,7 @@ fn parts(kernel: &Fake, ended: &FakeFlows, now: Instant) -> Parts {
         timer: AlignedTimer::from(now),
         report: watch::Sender::default(),
         announcing: false,
+        edge: false,
         journal: None,
         door: None,
         free: || {},
