@@ -6,7 +6,6 @@
 
 mod ports;
 
-use crate::backoff::Backoff;
 use crate::client::{self, RequestError};
 use crate::watch;
 use http::Request;
@@ -14,6 +13,8 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use portico_client::error::chain;
+use portico_client::wait::Backoff;
 use portico_model::key::ObjectKey;
 use portico_model::static_services::is_static;
 use portico_model::table::{NodePortAddresses, PerFamily, PortKey};
@@ -179,12 +180,12 @@ impl Sender {
         if self.told.len() >= MOST_TOLD || !self.told.insert(key) {
             return;
         }
-        let (noticed, mut backoff) = (Timestamp::now(), Backoff::default());
+        let (noticed, mut backoff) = (Timestamp::now(), Backoff::of_nodes());
         while let Err(rest) = self.room.take(Instant::now()) {
             tokio::time::sleep(rest).await;
         }
         while let Err(error) = self.write(&notice, noticed).await {
-            tracing::info!(%error, reason = notice.reason, "cannot write an Event");
+            tracing::info!(error = %chain(&error), reason = notice.reason, "cannot write an Event");
             if !error.may_pass() {
                 return;
             }

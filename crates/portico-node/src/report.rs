@@ -4,7 +4,6 @@
 //! Nothing waits for it. The newest state is written, what came before it is skipped.
 
 use crate::aligned_timer::AlignedTimer;
-use crate::backoff::fraction;
 use crate::client::{self, RequestError};
 use crate::metrics::recent::Recent;
 use bytes::Bytes;
@@ -14,6 +13,8 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use portico_client::error::chain;
+use portico_client::wait::fraction;
 use portico_model::report::{
     self, Announcing, Behind, NodeReport, PartitionAddresses, Programming,
 };
@@ -98,13 +99,13 @@ pub async fn send(
             }
             Err(error) if error.is_denied() => {
                 if !std::mem::replace(&mut denied, true) {
-                    tracing::warn!(%error, "what this node serves cannot be reported: it needs the rights to \
+                    tracing::warn!(error = %chain(&error), "what this node serves cannot be reported: it needs the rights to \
                                             create and patch Leases in {}", report::NAMESPACE);
                 }
                 DENIED
             }
             Err(error) => {
-                tracing::debug!(%error, "cannot report, will try again");
+                tracing::debug!(error = %chain(&error), "cannot report, will try again");
                 RETRY
             }
         };

@@ -53,7 +53,7 @@ pub enum RunError {
     Access(#[from] AccessError),
     #[error(transparent)]
     Dataplane(#[from] portico_dataplane::ApplyError),
-    #[error("cannot listen on {address} for {what}: {source}")]
+    #[error("cannot listen on {address} for {what}")]
     Bind {
         what: &'static str,
         address: std::net::SocketAddr,
@@ -61,7 +61,7 @@ pub enum RunError {
     },
     #[error("the configuration file changed; a restart makes it count")]
     ConfigChanged,
-    #[error("{doing}: {source}")]
+    #[error("{doing}")]
     Io {
         doing: &'static str,
         source: io::Error,

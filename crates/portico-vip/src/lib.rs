@@ -9,7 +9,6 @@
 pub mod access;
 pub mod config;
 pub mod election;
-pub mod error;
 pub mod forward;
 pub mod handover;
 pub mod machine;

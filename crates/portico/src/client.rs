@@ -3,13 +3,14 @@
 use anyhow::Context;
 use clap::Args;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use kube::Client;
 use kube::client::Body;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::config::AuthInfo;
+use portico_client::access;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// For somebody who waits at a terminal.
@@ -29,14 +30,14 @@ pub struct Access {
 impl Access {
     /// The certificates by which the API server is known, DER.
     pub async fn authority(&self) -> anyhow::Result<Vec<Vec<u8>>> {
-        Ok(config(self.kubeconfig.clone())
+        Ok(access::config(self.kubeconfig.as_deref())
             .await?
             .root_cert
             .unwrap_or_default())
     }
 
     pub async fn reader(&self) -> anyhow::Result<Reader> {
-        let mut config = config(self.kubeconfig.clone()).await?;
+        let mut config = access::config(self.kubeconfig.as_deref()).await?;
         (config.connect_timeout, config.read_timeout) = (Some(CONNECT), Some(ANSWER));
         Ok(Reader {
             client: Client::try_from(config)?,
@@ -45,29 +46,11 @@ impl Access {
     }
 }
 
-/// From this file, or from wherever Kubernetes programs find it.
-pub async fn from_kubeconfig(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
-    Ok(Client::try_from(config(kubeconfig).await?)?)
-}
-
 /// The same server, without anybody's credentials.
-pub async fn anonymous(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
-    let mut config = config(kubeconfig).await?;
+pub async fn anonymous(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let mut config = access::config(kubeconfig).await?;
     config.auth_info = AuthInfo::default();
     Ok(Client::try_from(config)?)
-}
-
-async fn config(kubeconfig: Option<PathBuf>) -> anyhow::Result<Config> {
-    match kubeconfig {
-        None => Config::infer()
-            .await
-            .context("no API server is known: give --kubeconfig"),
-        Some(path) => {
-            let read = Kubeconfig::read_from(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            Ok(Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
-        }
-    }
 }
 
 /// Reads as the client, or as somebody whose credentials came along.

@@ -32,6 +32,7 @@ mod version;
 mod vip;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use portico_client::error::chain;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -121,7 +122,7 @@ fn print(text: &str) {
 /// Trouble of a command that somebody waits for, in a sentence instead of a line of a log.
 fn say(result: anyhow::Result<()>) -> anyhow::Result<()> {
     if let Err(error) = &result {
-        eprintln!("portico: {error:#}");
+        eprintln!("portico: {}", chain(error.as_ref()));
         std::process::exit(1);
     }
     result
@@ -190,7 +191,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            tracing::error!("{}", chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -8,6 +8,7 @@ use portico_view::key_of;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
+    sync::Arc,
 };
 
 use k8s_openapi::api::{
@@ -20,6 +21,7 @@ use super::{
     cache::Cache,
     wanted::{Zones, selector},
 };
+use crate::light::LightService;
 
 /// What a plan for one Service is made from.
 #[derive(Clone, Debug)]
@@ -41,7 +43,7 @@ pub enum Kind {
 }
 
 pub struct Index {
-    services: BTreeMap<ObjectKey, Service>,
+    services: BTreeMap<ObjectKey, Arc<LightService>>,
     services_by_label: Postings,
     pods: BTreeMap<ObjectKey, PodFacts>,
     pods_by_label: Postings,
@@ -78,7 +80,7 @@ impl Index {
     }
 
     pub fn snapshot(&self, key: &ObjectKey) -> Snapshot<'_> {
-        let service = self.services.get(key);
+        let service = self.services.get(key).map(|service| &service.0);
         Snapshot {
             service,
             pods: service
@@ -90,21 +92,19 @@ impl Index {
         }
     }
 
-    pub fn apply_service(&mut self, mut service: Service) {
-        let key = key_of(&service.metadata);
+    pub fn apply_service(&mut self, service: Arc<LightService>) {
+        let key = key_of(&service.0.metadata);
         self.note(Kind::Service, &key);
-        service.metadata.managed_fields = None;
-        service.status = None;
-        if self
-            .services
-            .get(&key)
-            .is_some_and(|before| is_same_service(before, &service))
+        if let Some(before) = self.services.get_mut(&key)
+            && is_same_service(&before.0, &service.0)
         {
+            // The one that others in the process hold as well.
+            *before = service;
             return;
         }
         self.forget_service(&key);
         if let Some(label) =
-            selector(&service).and_then(|selector| self.rarest_label(&key, selector))
+            selector(&service.0).and_then(|selector| self.rarest_label(&key, selector))
         {
             self.services_by_label.insert(label, &key);
         }
@@ -163,7 +163,7 @@ impl Index {
             .remove(node.metadata.name.as_deref().unwrap_or_default());
     }
 
-    pub fn apply_slice(&mut self, slice: EndpointSlice) {
+    pub fn apply_slice(&mut self, slice: impl Into<Arc<EndpointSlice>>) {
         self.touched.extend(self.slices.observe(slice));
     }
 
@@ -221,7 +221,7 @@ impl Index {
         let Some(service) = self.services.remove(key) else {
             return;
         };
-        for label in selector(&service)
+        for label in selector(&service.0)
             .into_iter()
             .flat_map(|selector| labels_of(key, selector))
         {
@@ -253,7 +253,7 @@ impl Index {
                 if self
                     .services
                     .get(key)
-                    .and_then(selector)
+                    .and_then(|service| selector(&service.0))
                     .is_some_and(|selector| matches(selector, pod))
                 {
                     self.touched.insert(key.clone());

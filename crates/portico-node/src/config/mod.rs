@@ -156,7 +156,7 @@ pub struct Loaded {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("cannot read --config={path}: {source}", path = .path.display())]
+    #[error("cannot read --config={path}", path = .path.display())]
     Read {
         path: PathBuf,
         source: std::io::Error,

@@ -6,6 +6,7 @@
 use super::Monitor;
 use super::listen::{self, Answer, Reach};
 use hyper::header::{HeaderName, HeaderValue};
+use portico_client::wait::Backoff;
 use portico_model::key::ObjectKey;
 use portico_model::table::{Family, HealthCheck, NodePortAddresses, PerFamily};
 use serde_json::json;
@@ -201,13 +202,13 @@ struct Answering {
 impl Answering {
     /// Listen and answer. While the port is taken, which is told once, try again.
     async fn run(self, on_failure: OnFailure) {
-        let mut pause = FIRST_RETRY;
+        let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         let listener = loop {
             let error = match listen::bind(self.address, Reach::OneFamily) {
                 Ok(listener) => break listener,
                 Err(error) => error,
             };
-            if pause == FIRST_RETRY {
+            if !backoff.is_failing() {
                 tracing::error!(service = %self.service, address = %self.address, %error, "cannot serve a health check, will try again");
                 on_failure(&Failure {
                     service: self.service.clone(),
@@ -215,8 +216,7 @@ impl Answering {
                     error,
                 });
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_RETRY);
+            backoff.wait().await;
         };
         tracing::debug!(service = %self.service, address = %self.address, "serving a health check");
         listen::serve(listener, move |_| self.answer()).await;

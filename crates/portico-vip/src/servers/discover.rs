@@ -4,11 +4,11 @@
 //! They are asked for every few seconds and not watched: they change when a machine is added, and
 //! who is asked changes whenever one is gone.
 
-use crate::error::chain;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams};
 use kube::{Client, Config};
+use portico_client::error::chain;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -4,10 +4,12 @@
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use portico_controller::endpoints::{self, LABEL_SLICE_MANAGED_BY, SLICE_MANAGER};
+use portico_controller::light::LightService;
 use portico_model::key::ObjectKey;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// As controllers fill slices.
 const MOST_ENDPOINTS: usize = 100;
@@ -159,7 +161,7 @@ fn feed(index: &mut endpoints::Index, kind: Kind, object: &Value, stays: bool) {
             .for_each(|pod| index.delete_pod(&pod)),
         (Kind::Service, true) => read::<Service>(object)
             .into_iter()
-            .for_each(|one| index.apply_service(one)),
+            .for_each(|one| index.apply_service(Arc::new(LightService(one)))),
         (Kind::Service, false) => read::<Service>(object)
             .into_iter()
             .for_each(|one| index.delete_service(&one)),

@@ -17,9 +17,12 @@ use tracing::{debug, info, warn};
 
 use crate::Shutdown;
 
+/// Which Lease, and how patient its candidates are.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
+    /// The namespace of the Lease.
     pub namespace: String,
+    /// The name of the Lease.
     pub name: String,
     /// Different for each replica, for example host name and process.
     pub identity: String,
@@ -27,10 +30,12 @@ pub struct LeaseOptions {
     pub lease_duration: Duration,
     /// After how long without a renewal the holder stops its work; shorter than the duration.
     pub renew_deadline: Duration,
+    /// How often the Lease is renewed or asked for.
     pub retry_period: Duration,
 }
 
 impl LeaseOptions {
+    /// With the times that the components of Kubernetes use.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.into(),
@@ -46,6 +51,7 @@ impl LeaseOptions {
 /// What to do about the Lease now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
+    /// There is none.
     Create(Box<Lease>),
     /// Take it or renew it.
     Replace(Box<Lease>),
@@ -62,6 +68,7 @@ pub struct Election {
 }
 
 impl Election {
+    /// For a replica that has seen nothing yet.
     pub fn new(identity: &str, lease_duration: Duration) -> Self {
         Self {
             identity: identity.into(),
