@@ -249,6 +249,7 @@ pub fn foretold(
                 sticky: affinity.is_some(),
             }
         }
+        Verdict::Node { name, .. } => panic!("there is no edge in this world, and {name} is named"),
         Verdict::Reject => Fate::Refused,
         Verdict::Drop => Fate::Timeout,
         Verdict::NotOurs { .. } => Fate::Passes,

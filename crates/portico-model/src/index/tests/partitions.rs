@@ -358,6 +358,7 @@ fn explain_names_the_partition() {
     let (index, _) = known(all(), &objects.concat());
     let told = |destination: &str, port| {
         let packet = Packet {
+            source_port: None,
             origin: Origin::Interface("eth0".into()),
             source: [192, 0, 2, 1].into(),
             destination: destination.parse().unwrap(),
@@ -390,6 +391,7 @@ fn explain_names_the_partition() {
         .for_each(|object| apply(&mut alone, object));
     alone.take();
     let packet = Packet {
+        source_port: None,
         origin: Origin::Node,
         source: [172, 30, 0, 11].into(),
         destination: [172, 30, 0, 11].into(),

@@ -313,6 +313,7 @@ fn ask(index: &Index, from: &str, to: &str, port: u16) -> (Verdict, String) {
         _ => Origin::Interface("cni0".into()),
     };
     let packet = Packet {
+        source_port: None,
         origin,
         source: from.parse().unwrap(),
         destination: to.parse().unwrap(),
