@@ -4,6 +4,8 @@
 //! Numbers are scaled down where a server of the test build on two processors would take too long;
 //! each test says so.
 
+#[path = "overload/busy.rs"]
+mod busy;
 #[path = "overload/pages.rs"]
 mod pages;
 #[path = "overload/silence.rs"]

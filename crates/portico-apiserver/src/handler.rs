@@ -6,7 +6,7 @@ use crate::auth::audit::Record;
 use crate::auth::certificate::{self, ClientCertificate};
 use crate::auth::user::ANONYMOUS;
 use crate::auth::{Action, Credentials, Request as Asked, User, impersonate};
-use crate::limits::{Limits, Load, MOST_BODY, Share};
+use crate::limits::{LastRefusal, Limits, Load, MOST_BODY, Share};
 use crate::negotiate::Accept;
 use crate::request::{Place, Query, ResourcePath};
 use crate::resource::{Call, Verb, method_not_allowed, post_to_an_object};
@@ -16,7 +16,9 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap};
-use hyper::{Request, Response};
+use hyper::http::request::Parts;
+use hyper::http::uri::PathAndQuery;
+use hyper::{Method, Request, Response, Uri};
 use jiff::Timestamp;
 use portico_api::selector;
 use portico_api::status::{ApiError, Result};
@@ -39,15 +41,14 @@ const SMALL_ANSWER: usize = 16 * 1024;
 pub struct Peer {
     pub address: SocketAddr,
     pub guest: Arc<Guest>,
+    pub last_refusal: LastRefusal,
     pub certificate: Option<std::result::Result<ClientCertificate, certificate::Error>>,
 }
 
 /// The head of a request, taken apart.
 struct Head {
-    method: String,
-    path: String,
-    /// Path and query, as they came.
-    uri: String,
+    method: Method,
+    uri: Uri,
     query: Query,
     place: Place,
     verb: Option<Verb>,
@@ -58,15 +59,17 @@ struct Head {
 }
 
 impl Head {
-    fn new(request: &Request<Incoming>) -> Self {
-        let method = request.method().as_str().to_owned();
-        let path = request.uri().path().to_owned();
-        let uri = request.uri().path_and_query();
-        let uri = uri.map_or(path.clone(), ToString::to_string);
-        let query = Query::parse(request.uri().query().unwrap_or_default());
-        let place = ResourcePath::parse(&path);
+    fn new(request: Parts) -> Self {
+        let Parts {
+            method,
+            uri,
+            headers,
+            ..
+        } = request;
+        let query = Query::parse(uri.query().unwrap_or_default());
+        let place = ResourcePath::parse(uri.path());
         let verb = match &place {
-            Place::Resource(resource) => Verb::of(&method, resource, &query),
+            Place::Resource(resource) => Verb::of(method.as_str(), resource, &query),
             Place::Other => None,
         };
         let selected = match verb {
@@ -75,14 +78,20 @@ impl Head {
         };
         Self {
             method,
-            path,
             uri,
             query,
             place,
             verb,
             selected,
-            headers: request.headers().clone(),
+            headers,
         }
+    }
+
+    /// Path and query, as they came.
+    fn whole_path(&self) -> &str {
+        self.uri
+            .path_and_query()
+            .map_or(self.uri.path(), PathAndQuery::as_str)
     }
 
     fn header(&self, name: header::HeaderName) -> &str {
@@ -129,7 +138,7 @@ impl Head {
             }),
             Place::Other => Action::NonResource {
                 verb: self.verb_name(),
-                path: &self.path,
+                path: self.uri.path(),
             },
         }
     }
@@ -153,10 +162,10 @@ impl Head {
 pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) -> Response<Body> {
     let started = Instant::now();
     let received = Timestamp::now();
-    let head = Head::new(&request);
-    let mut who = Who::default();
     let http2 = request.version() == hyper::Version::HTTP_2;
-    let mut body = request.into_body();
+    let (head, mut body) = request.into_parts();
+    let head = Head::new(head);
+    let mut who = Who::default();
     let (mut answer, error) = match answer(&app, &peer, &head, &mut body, &mut who).await {
         Ok(answer) => (answer, None),
         Err(error) => (
@@ -164,6 +173,9 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
             Some(error),
         ),
     };
+    if answer.code == 429 {
+        app.limits.hold_back(&peer.last_refusal).await;
+    }
     // What was not read to its end would be taken for the next request: such a connection ends
     // here.
     let finished = body.is_end_stream() || (!head.is_too_large() && drain(body).await);
@@ -194,8 +206,8 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
         .count(head.verb_name(), resource, code, started.elapsed());
     if code >= 500 {
         tracing::warn!(
-            method = head.method,
-            path = head.path,
+            method = head.method.as_str(),
+            path = head.uri.path(),
             code,
             "request failed"
         );
@@ -208,7 +220,7 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
         };
         log.record(&Record {
             audit_id: &audit_id,
-            uri: &head.uri,
+            uri: head.whole_path(),
             action: head.action(),
             version,
             user: who.user.as_ref().unwrap_or(&nobody),
@@ -254,6 +266,9 @@ async fn answer(
     let flow = Flow::of(&user, peer.address.ip());
     who.flow = Some(flow.clone());
     who.under_way = Some(peer.guest.request(identity(who)));
+    let load = head.load();
+    // Before anything that costs more than the refusal.
+    app.limits.check(&flow, load)?;
     who.reason = allow(app, &user, head)?;
     head.query.duration("timeout")?;
     if head.is_too_large() {
@@ -263,17 +278,24 @@ async fn answer(
         Place::Resource(path) => path,
         Place::Other => {
             let seat = app.limits.take(&flow, Load::Read, 1)?;
-            let page = pages::answer(app, &head.method, &head.path, &head.query, &head.headers);
+            let page = pages::answer(
+                app,
+                head.method.as_str(),
+                head.uri.path(),
+                &head.query,
+                &head.headers,
+            );
             return Ok(page.await?.holding(seat));
         }
     };
-    let load = head.load();
-    app.limits.check(&flow, load)?;
     let (body, _bytes) = match load {
         Load::Write => read_body(&app.limits, &flow, body).await?,
         _ => (Bytes::new(), None),
     };
     let seat = app.limits.take(&flow, load, 1)?;
+    if load == Load::Write {
+        app.limits.line_up(load).await;
+    }
     let answer = resource(app, head, path, &user, &flow, &body).await?;
     if answer.is_stream() {
         return Ok(answer.holding((seat, WatchGauge::enter(app))));
@@ -480,7 +502,10 @@ async fn resource(
         }
         _ => None,
     };
-    let spread = Duration::from_secs(random::number() % app.min_watch_timeout.as_secs().max(1));
+    let spread = match verb {
+        Verb::Watch => random::number() % app.min_watch_timeout.as_secs().max(1),
+        _ => 0,
+    };
     let call = Call {
         registry: &app.registry,
         limits: &app.limits,
@@ -494,7 +519,7 @@ async fn resource(
         body,
         may_not_create,
         guard: reviews::guard(app, user, path, verb),
-        watch_timeout: app.min_watch_timeout + spread,
+        watch_timeout: app.min_watch_timeout + Duration::from_secs(spread),
     };
     let answer = call.answer(verb).await?;
     Ok(match kind.info().deprecation {

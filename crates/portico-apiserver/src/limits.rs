@@ -6,13 +6,21 @@ use crate::metrics::{Metrics, Refused};
 use crate::shares::{Flow, Pool};
 use portico_api::status::ApiError;
 use portico_client::connections;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The largest request body.
 pub const MOST_BODY: usize = 3 * 1024 * 1024;
 /// Bodies that are arriving, for each write that may be under way.
 const BODIES_PER_WRITE: usize = 8;
+/// So few requests under way do not wait for each other.
+const FEW: u64 = 4;
+/// What those who are refused are told to wait.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Who does not wait is held back for so long for each that is held back at the time: telling them
+/// takes a part of the processor that does not grow with their number.
+const HELD_BACK: Duration = Duration::from_millis(4);
 /// For TLS, and for the head of the first request.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 /// Between two requests of somebody who has not said who they are.
@@ -85,6 +93,7 @@ impl Load {
 
 pub struct Limits {
     pools: [Mutex<Pool>; 5],
+    held_back: AtomicU32,
     metrics: Arc<Metrics>,
 }
 
@@ -99,6 +108,7 @@ impl Limits {
                 pool(sizes.writes.saturating_mul(BODIES_PER_WRITE)),
                 pool(sizes.mebibytes.saturating_mul(1 << 20)),
             ],
+            held_back: AtomicU32::new(0),
             metrics,
         })
     }
@@ -125,6 +135,28 @@ impl Limits {
         self.share(flow, load, amount)
     }
 
+    /// Wait behind the requests that were let in before. How long that takes decides how many are
+    /// let in at a time: what is let in is done soon, and the rest is refused before it costs much.
+    pub async fn line_up(&self, load: Load) {
+        if self.pool(load).used() < FEW {
+            return;
+        }
+        let since = Instant::now();
+        tokio::task::yield_now().await;
+        self.pool(load).waited(since.elapsed());
+    }
+
+    /// Somebody is refused on this connection. The first time they are told at once; if they come
+    /// again before they should, they are told later.
+    pub async fn hold_back(&self, last: &LastRefusal) {
+        let held = HeldBack::new(&self.held_back);
+        let pause = pause(last.age(), held.count);
+        if pause > Duration::ZERO {
+            tokio::time::sleep(pause).await;
+        }
+        last.note();
+    }
+
     fn share(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Share {
         Share {
             limits: Arc::clone(self),
@@ -149,6 +181,49 @@ impl Limits {
     }
 }
 
+/// When somebody was last refused on a connection.
+#[derive(Debug, Default)]
+pub struct LastRefusal(Mutex<Option<Instant>>);
+
+impl LastRefusal {
+    fn age(&self) -> Option<Duration> {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.map(|last| last.elapsed())
+    }
+
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+/// How much later somebody is told who was refused so long ago, where so many are held back.
+fn pause(refused: Option<Duration>, held_back: u32) -> Duration {
+    match refused {
+        Some(ago) if ago < RETRY_AFTER => RETRY_AFTER.min(HELD_BACK * held_back),
+        _ => Duration::ZERO,
+    }
+}
+
+/// One more that is held back, until it is dropped.
+struct HeldBack<'a> {
+    all: &'a AtomicU32,
+    /// How many there are with this one.
+    count: u32,
+}
+
+impl<'a> HeldBack<'a> {
+    fn new(all: &'a AtomicU32) -> Self {
+        let count = all.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { all, count }
+    }
+}
+
+impl Drop for HeldBack<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// There was no room.
 #[derive(Debug)]
 pub struct Full(Load);
@@ -165,7 +240,7 @@ impl From<Full> for ApiError {
                 load.name()
             ),
         };
-        ApiError::too_many_requests(text, 1)
+        ApiError::too_many_requests(text, RETRY_AFTER.as_secs())
     }
 }
 
@@ -233,6 +308,16 @@ mod tests {
         drop(first);
         assert!(limits.take(&flow, Load::Read, 1).is_ok());
         assert!(limits.take(&flow, Load::Watch, 1).is_err());
+    }
+
+    #[test]
+    fn who_comes_again_too_soon_is_told_later() {
+        let soon = Some(RETRY_AFTER / 2);
+        assert_eq!(pause(None, 1_000), Duration::ZERO);
+        assert_eq!(pause(Some(RETRY_AFTER), 1_000), Duration::ZERO);
+        assert_eq!(pause(soon, 1), HELD_BACK);
+        assert_eq!(pause(soon, 10), 10 * HELD_BACK);
+        assert_eq!(pause(soon, 1_000), RETRY_AFTER);
     }
 
     #[test]

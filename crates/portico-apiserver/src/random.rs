@@ -25,13 +25,15 @@ pub fn uuid() -> String {
     let mut b: [u8; 16] = bytes();
     b[6] = b[6] & 0x0f | 0x40;
     b[8] = b[8] & 0x3f | 0x80;
-    let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (high, low) = b.split_at(8);
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    let (high, low) = (number(high), number(low));
     format!(
-        "{}-{}-{}-{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..]
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
     )
 }

@@ -5,6 +5,7 @@ mod linger;
 use crate::app::App;
 use crate::auth::certificate::ClientCertificate;
 use crate::handler::{self, Peer};
+use crate::limits::LastRefusal;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -95,6 +96,7 @@ async fn connection(
     let peer = Arc::new(Peer {
         address,
         guest,
+        last_refusal: LastRefusal::default(),
         certificate,
     });
     let service = service_fn(move |request| {

@@ -11,7 +11,12 @@ use crate::auth::user::{ANONYMOUS, MASTERS};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// A pool gets smaller when those who were let in waited longer than this for the processor.
+const LONG_WAIT: Duration = Duration::from_millis(200);
+/// But not smaller than this part of what it was made with.
+const LEAST_PART: u64 = 8;
 /// How many times of what would be left one user may have.
 const GREED: u64 = 4;
 
@@ -101,6 +106,8 @@ impl Flow {
 /// One pool.
 #[derive(Debug)]
 pub struct Pool {
+    /// What it was made with, and what of that is given out at present.
+    most: u64,
     size: u64,
     by_level: [u64; Level::ALL.len()],
     by_flow: HashMap<Flow, u64>,
@@ -109,6 +116,7 @@ pub struct Pool {
 impl Pool {
     pub fn new(size: u64) -> Self {
         Self {
+            most: size,
             size,
             by_level: [0; Level::ALL.len()],
             by_flow: HashMap::new(),
@@ -150,6 +158,20 @@ impl Pool {
         }
     }
 
+    /// Somebody who was let in waited so long for the processor. Where that is too long, fewer are
+    /// let in at a time, and where it is not, one more.
+    pub fn waited(&mut self, time: Duration) {
+        self.size = if time > LONG_WAIT {
+            (self.size - self.size.div_ceil(10)).max(self.most.div_ceil(LEAST_PART))
+        } else {
+            (self.size + 1).min(self.most)
+        };
+    }
+
+    pub fn used(&self) -> u64 {
+        self.by_level.iter().sum()
+    }
+
     pub fn in_use(&self, level: Level) -> u64 {
         self.by_level[level as usize]
     }
@@ -160,7 +182,6 @@ impl Pool {
 
     /// What is free but for what is kept for other levels.
     fn free_for(&self, level: Level) -> u64 {
-        let used: u64 = self.by_level.iter().sum();
         let kept: u64 = Level::ALL
             .into_iter()
             .filter(|other| *other != level)
@@ -169,7 +190,7 @@ impl Pool {
                 kept.saturating_sub(self.in_use(other))
             })
             .sum();
-        self.size.saturating_sub(used).saturating_sub(kept)
+        self.size.saturating_sub(self.used()).saturating_sub(kept)
     }
 }
 

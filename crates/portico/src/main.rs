@@ -108,6 +108,9 @@ enum Command {
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
+        // What other threads woke goes first: that is mostly what a commit has finished, and where
+        // there is more to do than the processor can, it must not wait behind what is new.
+        .global_queue_interval(1)
         .enable_all()
         .build()
 }

@@ -4,6 +4,7 @@
 //! does.
 
 use crate::bounds;
+use memchr::memmem;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
@@ -38,10 +39,8 @@ pub fn read(text: &[u8]) -> Result<Value, SyntaxError> {
 /// The text with U+FFFD in the place of half a surrogate pair (a lone `\ud800`), as Go reads it.
 pub fn readable(text: &[u8]) -> Cow<'_, [u8]> {
     let mut mended = Cow::Borrowed(text);
-    if !text
-        .windows(3)
-        .any(|start| matches!(start, br"\ud" | br"\uD"))
-    {
+    let half = |start: &[u8]| memmem::find(text, start).is_some();
+    if !half(br"\ud") && !half(br"\uD") {
         return mended;
     }
     let mut at = 0;

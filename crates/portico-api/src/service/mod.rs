@@ -19,6 +19,7 @@ use crate::kinds::{Claim, Claims, Info, Kind, Pool};
 use crate::names;
 use crate::object;
 use crate::status::ApiError;
+use memchr::memmem;
 use serde_json::Value;
 use types::{LOAD_BALANCER, Service};
 
@@ -127,10 +128,7 @@ impl Kind for ServiceKind {
 
     fn may_need_read(&self, stored: &[u8]) -> bool {
         const INGRESS: &[u8] = b"\"ingress\":[";
-        self.gates.load_balancer_ip_mode
-            && stored
-                .windows(INGRESS.len())
-                .any(|window| window == INGRESS)
+        self.gates.load_balancer_ip_mode && memmem::find(stored, INGRESS).is_some()
     }
 
     /// The Endpoints of the same name are a part of the Service in all but form.

@@ -4,6 +4,7 @@ use super::update::Written;
 use super::{ATTEMPTS, Registry, WriteOptions, claims, invalid, key, load, store_error};
 use crate::random;
 use bytes::Bytes;
+use memchr::memmem;
 use portico_api::codec::stored;
 use portico_api::kinds::{Kind, metadata};
 use portico_api::object;
@@ -159,7 +160,7 @@ impl Registry {
             return Err(ApiError::not_found(NAMESPACES, namespace));
         };
         // Most namespaces are not being deleted: look closer only when the word is there.
-        if find(&entry.value, b"\"deletionTimestamp\"")
+        if memmem::find(&entry.value, b"\"deletionTimestamp\"").is_some()
             && object::at(&load(&entry)?, "metadata.deletionTimestamp").is_string()
         {
             return Err(terminating(kind, namespace, object::name(object)));
@@ -210,10 +211,4 @@ fn terminating(kind: &dyn Kind, namespace: &str, name: &str) -> ApiError {
     let cause = json!([{"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]);
     error.details.insert("causes".into(), cause);
     error
-}
-
-pub(super) fn find(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack
-        .windows(needle.len())
-        .any(|window| window == needle)
 }

@@ -12,6 +12,7 @@ use portico_api::status::{ApiError, Result};
 use portico_store::{Entry, Range, ReadError, TxnError};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How many entries are fetched in one go while filtering.
@@ -202,7 +203,7 @@ impl Registry {
             kind,
             options,
             prefix: &prefix,
-            after: start.after,
+            after: start.after.map(Arc::from),
             fetched: VecDeque::new(),
             more: true,
             list,
@@ -251,7 +252,7 @@ struct Search<'a> {
     options: &'a ListOptions,
     prefix: &'a str,
     /// The last key that was looked at.
-    after: Option<String>,
+    after: Option<Arc<str>>,
     fetched: VecDeque<Entry>,
     /// Is there more behind what was fetched?
     more: bool,
@@ -309,7 +310,7 @@ impl Search<'_> {
     }
 
     fn look_at(&mut self, entry: Entry) -> Result<()> {
-        self.after = Some(entry.key.to_string());
+        self.after = Some(Arc::clone(&entry.key));
         let entry = self.registry.shown(self.kind, entry);
         let ListOptions { labels, fields, .. } = self.options;
         if matches(self.kind, &entry, labels, fields)? {

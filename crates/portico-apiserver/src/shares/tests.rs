@@ -109,3 +109,27 @@ fn what_is_given_back_is_free_and_forgotten() {
     pool.give(&bob, 400);
     assert_eq!((pool.in_use(Level::People), pool.by_flow.len()), (0, 0));
 }
+
+#[test]
+fn a_pool_follows_how_long_those_in_it_wait_for_the_processor() {
+    let (ann, long) = (flow(Level::People, "ann"), LONG_WAIT + LONG_WAIT);
+    let mut pool = Pool::new(200);
+    let whole = taken(&mut pool, std::slice::from_ref(&ann))[0];
+    pool.give(&ann, whole);
+    for _ in 0..50 {
+        pool.waited(long);
+    }
+    let least = taken(&mut pool, std::slice::from_ref(&ann))[0];
+    assert!(0 < least && least <= whole / 7, "{least} {whole}");
+    pool.give(&ann, least);
+    for _ in 0..200 {
+        pool.waited(LONG_WAIT);
+    }
+    assert_eq!(taken(&mut pool, &[ann]), [whole]);
+    for size in [0, 1, 2] {
+        let mut small = Pool::new(size);
+        small.waited(long);
+        small.waited(LONG_WAIT);
+        assert_eq!(small.size, size);
+    }
+}

@@ -3,6 +3,7 @@
 //! for ever.
 
 use crate::registry::{DeleteOptions, FOREGROUND, ORPHAN, Part, Registry, Target};
+use memchr::memmem;
 use portico_api::codec::stored;
 use portico_api::kinds::Kind;
 use portico_api::object;
@@ -113,12 +114,7 @@ async fn release(
     owner: &str,
     finalizer: &str,
 ) -> Result<bool> {
-    if owner.is_empty()
-        || !entry
-            .value
-            .windows(owner.len())
-            .any(|window| window == owner.as_bytes())
-    {
+    if owner.is_empty() || memmem::find(&entry.value, owner.as_bytes()).is_none() {
         return Ok(false);
     }
     let mut dependent = stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;

@@ -5,6 +5,7 @@
 
 use super::{ensure, put};
 use crate::registry::Registry;
+use memchr::memmem;
 use portico_api::status::{ApiError, Result};
 use portico_store::{Op, Range, Txn};
 use serde_json::{Value, json};
@@ -210,10 +211,7 @@ async fn remove_others(
         let Some(name) = entry.key.rsplit('/').next() else {
             continue;
         };
-        let ours = entry
-            .value
-            .windows(OURS.len())
-            .any(|window| window == OURS.as_bytes());
+        let ours = memmem::find(&entry.value, OURS.as_bytes()).is_some();
         if ours && !wanted.iter().any(|wanted| wanted == name) {
             registry
                 .delete(
