@@ -14,3 +14,5 @@ mod dashboard;
 mod rig;
 #[path = "demo/terminal.rs"]
 mod terminal;
+#[path = "demo/truth.rs"]
+mod truth;

@@ -115,7 +115,9 @@ fn a_server_that_dies_gets_no_traffic_until_it_is_back() {
             ran.out
         );
         becomes(&server, "both are ready", &["172.30.0.11", "172.30.0.12"]).await;
-        at(&server, &["status"]).await.expect(0);
+        let status = at(&server, &["status"]).await;
+        let only = "Trouble (1):\n  nodes: there are no nodes";
+        assert!(status.expect(2).contains(only), "{}", status.out);
 
         second.stop().await;
         becomes(&server, "the one that died is not ready", &["172.30.0.11"]).await;
@@ -184,7 +186,7 @@ fn the_person_on_call_is_told_which_server_fails_and_why() {
         })
         .await;
         assert!(
-            told.expect(1)
+            told.expect(2)
                 .contains("service/default/web: none of 1 endpoints is ready"),
             "{}",
             told.out

@@ -134,7 +134,7 @@ async fn pools_and_balancers() {
     );
     let status = at(&server, &["status"]).await;
     assert!(
-        status.expect(1).contains("no controller has taken it up"),
+        status.expect(2).contains("no controller has taken it up"),
         "{}",
         status.out
     );
@@ -155,5 +155,5 @@ async fn what_is_not_there_is_said_so() {
         "{}",
         nowhere.err
     );
-    assert_eq!(nowhere.code, 1);
+    assert_eq!(nowhere.code, 3);
 }

@@ -20,6 +20,6 @@ async fn a_version_in_every_format() {
 #[tokio::test]
 async fn a_format_that_there_is_not_is_told() {
     let ran = portico(&["version", "--output=xml"]).await;
-    assert!(ran.err.contains("table, json, yaml"), "{}", ran.err);
+    assert!(ran.err.contains("table, wide, json, yaml"), "{}", ran.err);
     assert_eq!(ran.code, 2);
 }

@@ -41,6 +41,11 @@ pub fn score(address: u64, node: NodeId) -> (u64, NodeId) {
     (mix(address ^ node.0.rotate_left(32)), node)
 }
 
+/// Who of these nodes is to have an address, of which the hash is given.
+pub fn first(address: u64, nodes: impl IntoIterator<Item = NodeId>) -> Option<NodeId> {
+    nodes.into_iter().max_by_key(|node| score(address, *node))
+}
+
 /// The finalizer of SplitMix64: every bit of the input changes half of the output.
 fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -56,10 +61,7 @@ mod tests {
     fn owners(nodes: &[NodeId]) -> Vec<NodeId> {
         let owner = |n: u32| {
             let address = hash_address(Ipv4Addr::from(0x0a00_0000 + n).into());
-            *nodes
-                .iter()
-                .max_by_key(|node| score(address, **node))
-                .unwrap()
+            first(address, nodes.iter().copied()).unwrap()
         };
         (0..10_000).map(owner).collect()
     }

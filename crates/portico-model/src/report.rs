@@ -15,6 +15,9 @@ const PREFIX: &str = "portico-node-";
 pub const LABEL: &str = "portico.dev/node-report";
 /// So many Services that lag are named; of the rest only the number is told.
 pub const MOST_BEHIND: usize = 20;
+/// So many addresses that a node answers for, and as many that it announces by BGP, are named: a
+/// report is written again and again, and an annotation has to stay far below 256 KiB.
+pub const MOST_ADDRESSES: usize = 500;
 
 /// Of the Lease with the report of a node.
 pub fn lease_name(node: &str) -> String {
@@ -104,6 +107,33 @@ pub struct Announcing {
     /// BGP sessions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<Session>,
+    /// The layer-2 addresses that this node answers for now, those that it got last first. `None`:
+    /// a program before 0.2 does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Vec<Holding>>,
+    /// How many more there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_held: usize,
+    /// The addresses that this node announces by BGP. `None`: a program before 0.2 does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routes: Option<Vec<IpAddr>>,
+    /// How many more there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_routes: usize,
+}
+
+/// Addresses that a node got at the same time and for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Holding {
+    pub addresses: Vec<IpAddr>,
+    /// By the node's clock, in RFC 3339.
+    pub since: String,
+    /// Why this node, for people.
+    pub why: String,
+    /// The node that had them before, where there was one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub before: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
 //! Tells the API server how far this node is: one small Lease, written when something changed and
-//! renewed otherwise.
+//! renewed otherwise, as often as `portico_view::pace` allows it in a cluster of this size.
 //!
 //! Nothing waits for it. The newest state is written, what came before it is skipped.
 
@@ -18,19 +18,23 @@ use portico_client::wait::fraction;
 use portico_model::report::{
     self, Announcing, Behind, NodeReport, PartitionAddresses, Programming,
 };
+use portico_view::pace::Pace;
+use schedule::Schedule;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Between two writes while things change.
-const EVERY: Duration = Duration::from_millis(500);
-/// Between two while nothing does that anybody waits for.
-const RENEW: Duration = Duration::from_secs(30);
-/// Whoever has not renewed for so long is not reporting.
-const LASTS: Duration = Duration::from_secs(75);
-/// Between tries that fail, and where the server does not let us.
+mod schedule;
+
+/// The nodes of the cluster are counted once in so many renewals.
+const COUNT: u32 = 10;
+/// The answer has the first of them, and how many more there are.
+const NODES: &str = "/api/v1/nodes?limit=1";
+/// At most this long between tries that fail, and where the server does not let us.
 const RETRY: Duration = Duration::from_secs(5);
 const DENIED: Duration = Duration::from_secs(300);
 
@@ -48,6 +52,8 @@ pub struct Installed {
     pub partitions: Vec<(Arc<str>, Vec<IpNet>)>,
     /// Why nothing later is, for people.
     pub trouble: String,
+    /// Grows with each change that a user waits for.
+    pub awaited: u64,
 }
 
 /// What stays as it is.
@@ -76,25 +82,37 @@ pub async fn send(
         node,
     };
     let mut denied = false;
+    let mut pace = Pace::slowest();
+    let mut count_at = Instant::now();
     loop {
+        if count_at <= Instant::now() {
+            let counted = count_nodes(&writer.client).await;
+            let again = match &counted {
+                Ok(nodes) => {
+                    pace = Pace::of(*nodes);
+                    pace.renew * COUNT
+                }
+                Err(error) if error.is_denied() => DENIED,
+                Err(_) => RETRY,
+            };
+            if let Err(error) = counted {
+                tracing::debug!(%error, "cannot count the nodes, will try again");
+            }
+            count_at = Instant::now() + again;
+        }
         let (state, announced) = (
             installed.borrow_and_update().clone(),
             announcing.borrow_and_update().clone(),
         );
         let Some(state) = state else { return };
-        let wait = match writer
-            .write(&content(&state, about, announced, recent.summary()))
-            .await
-        {
+        let report = content(&state, about, announced, recent.summary());
+        let wait = match writer.write(&report, pace.lasts()).await {
             Ok(()) => {
                 denied = false;
-                let now = Instant::now();
-                tokio::select! {
-                    () = change(&mut installed) => {}
-                    () = change(&mut announcing) => {}
-                    () = tokio::time::sleep_until(timer.next(now.into(), RENEW).into()) => {}
-                }
-                tokio::time::sleep_until(now + EVERY).await;
+                let schedule = Schedule::new(timer, pace, Instant::now().into());
+                let changes = wait(schedule, state.awaited, &mut installed, &mut announcing);
+                // Or until it is time to count again.
+                let _ = tokio::time::timeout_at(count_at, changes).await;
                 continue;
             }
             Err(error) if error.is_denied() => {
@@ -106,11 +124,54 @@ pub async fn send(
             }
             Err(error) => {
                 tracing::debug!(error = %chain(&error), "cannot report, will try again");
-                RETRY
+                pace.renew.min(RETRY)
             }
         };
         tokio::time::sleep(wait.mul_f64(0.5 + fraction())).await;
     }
+}
+
+/// Until the next report is due.
+async fn wait(
+    mut schedule: Schedule,
+    told: u64,
+    installed: &mut watch::Receiver<Option<Installed>>,
+    announcing: &mut watch::Receiver<Option<Announcing>>,
+) {
+    loop {
+        let urgent = tokio::select! {
+            () = tokio::time::sleep_until(schedule.due().into()) => return,
+            () = change(announcing) => true,
+            () = change(installed) => installed
+                .borrow_and_update()
+                .as_ref()
+                .is_some_and(|now| now.awaited != told),
+        };
+        schedule.changed(urgent, Instant::now().into());
+    }
+}
+
+/// How many there are.
+async fn count_nodes(client: &Client) -> Result<usize, RequestError> {
+    let answer = client::get(client, NODES).await?;
+    let list: NodeList = serde_json::from_slice(&answer).map_err(RequestError::Decode)?;
+    let more = list.metadata.remaining_item_count;
+    let more = usize::try_from(more).unwrap_or(usize::MAX);
+    Ok(list.items.len().saturating_add(more))
+}
+
+/// As much of a list as says how long it is.
+#[derive(Deserialize)]
+struct NodeList {
+    #[serde(default)]
+    metadata: ListMetadata,
+    items: Vec<IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMetadata {
+    remaining_item_count: u64,
 }
 
 async fn change<T>(state: &mut watch::Receiver<T>) {
@@ -154,8 +215,8 @@ struct Writer {
 }
 
 impl Writer {
-    async fn write(&self, report: &NodeReport) -> Result<(), RequestError> {
-        let lease = self.lease(report, Timestamp::now())?;
+    async fn write(&self, report: &NodeReport, lasts: Duration) -> Result<(), RequestError> {
+        let lease = self.lease(report, lasts, Timestamp::now())?;
         let path = format!(
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
             report::NAMESPACE
@@ -203,7 +264,12 @@ impl Writer {
         client::ask(&self.client, request).await
     }
 
-    fn lease(&self, report: &NodeReport, now: Timestamp) -> Result<Value, RequestError> {
+    fn lease(
+        &self,
+        report: &NodeReport,
+        lasts: Duration,
+        now: Timestamp,
+    ) -> Result<Value, RequestError> {
         let report = serde_json::to_string(report).map_err(RequestError::Decode)?;
         Ok(json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -211,7 +277,7 @@ impl Writer {
             "metadata": {"labels": {report::LABEL: ""}, "annotations": {report::ANNOTATION: report}},
             "spec": {
                 "holderIdentity": &*self.node,
-                "leaseDurationSeconds": LASTS.as_secs(),
+                "leaseDurationSeconds": lasts.as_secs(),
                 "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
             },
         }))

@@ -1,7 +1,9 @@
 //! Everything that tools show, as the API server has it: read once, or kept while it is watched.
 
 use crate::endpoint::service_of;
+use crate::life::WatchedLease;
 use crate::node::version;
+use crate::owner::Owners;
 use crate::service::Liveness;
 use crate::{EndpointView, LeaderView, NodeView, ServiceView};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -12,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use portico_model::key::ObjectKey;
 use portico_model::report;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
@@ -20,7 +23,7 @@ pub struct Fleet {
     /// The slices of each Service.
     slices_of: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     nodes: BTreeMap<String, Node>,
-    leases: BTreeMap<String, Lease>,
+    leases: BTreeMap<String, WatchedLease>,
 }
 
 /// An object of a kind that the fleet consists of.
@@ -80,16 +83,9 @@ impl From<Lease> for Object {
 }
 
 impl Fleet {
-    pub fn of(objects: impl IntoIterator<Item = Object>) -> Fleet {
-        let mut fleet = Fleet::default();
-        for object in objects {
-            fleet.apply(object);
-        }
-        fleet
-    }
-
-    /// The object is there, or was changed.
-    pub fn apply(&mut self, object: Object) {
+    /// The object is there, or was changed, and this is known since now. Says whether there is
+    /// anything new to show: a report that says again what it said is nothing new.
+    pub fn apply(&mut self, object: Object, clock: Timestamp) -> bool {
         match object {
             Object::Service(service) => {
                 self.services.insert(key_of(&service.metadata), *service);
@@ -108,9 +104,15 @@ impl Fleet {
                 self.nodes.insert(name_of(&node.metadata), *node);
             }
             Object::Lease(lease) => {
-                self.leases.insert(name_of(&lease.metadata), *lease);
+                let name = name_of(&lease.metadata);
+                let before = self.leases.get(&name);
+                let watched = WatchedLease::new(*lease, before, clock);
+                let is_new = before.is_none_or(|before| !watched.is_only_renewed(before, clock));
+                self.leases.insert(name, watched);
+                return is_new;
             }
         }
+        true
     }
 
     /// The object is gone.
@@ -130,7 +132,7 @@ impl Fleet {
     }
 
     /// These are all objects of a kind: others are gone.
-    pub fn replace(&mut self, kind: Kind, objects: Vec<Object>) {
+    pub fn replace(&mut self, kind: Kind, objects: Vec<Object>, clock: Timestamp) {
         match kind {
             Kind::Service => self.services.clear(),
             Kind::Slice => {
@@ -138,10 +140,14 @@ impl Fleet {
                 self.slices_of.clear();
             }
             Kind::Node => self.nodes.clear(),
-            Kind::Lease => self.leases.clear(),
+            // What is known of the renewals of a Lease is not forgotten.
+            Kind::Lease => {
+                let listed: BTreeSet<String> = objects.iter().filter_map(lease_name).collect();
+                self.leases.retain(|name, _| listed.contains(name));
+            }
         }
         for object in objects {
-            self.apply(object);
+            self.apply(object, clock);
         }
     }
 
@@ -155,9 +161,10 @@ impl Fleet {
     }
 
     pub fn services(&self, clock: Timestamp) -> Vec<ServiceView> {
-        let liveness = Liveness::of(&self.nodes(clock));
+        let nodes = self.nodes(clock);
+        let (liveness, owners) = (Liveness::of(&nodes), Owners::of_nodes(&nodes));
         let view = |(key, service): (&ObjectKey, &Service)| {
-            ServiceView::of(service, self.slices_of(key), &liveness)
+            ServiceView::of(service, self.slices_of(key), &liveness, &owners)
         };
         self.services.iter().map(view).collect()
     }
@@ -180,6 +187,32 @@ impl Fleet {
         leases
             .filter_map(|lease| LeaderView::of(lease, clock))
             .collect()
+    }
+
+    /// Names that nodes report under and that no Node has.
+    pub fn nodes_without_object(&self, clock: Timestamp) -> Vec<String> {
+        let alive = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.is_alive(clock));
+        let names = alive.filter_map(|(name, _)| report::node_of_lease(name));
+        names
+            .filter(|name| !self.nodes.contains_key(*name))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// How long it takes until it is known whether those nodes live whose reports came late, if
+    /// there are any.
+    pub fn doubt(&self, clock: Timestamp) -> Option<Duration> {
+        let leases = self.leases.values();
+        leases.filter_map(|lease| lease.doubt(clock)).max()
+    }
+
+    /// When the next node or leader falls silent if nothing comes in.
+    pub fn next_silence(&self, clock: Timestamp) -> Option<Timestamp> {
+        let leases = self.leases.values();
+        leases.filter_map(|lease| lease.expires(clock)).min()
     }
 
     fn slices_of(&self, service: &ObjectKey) -> impl Iterator<Item = &EndpointSlice> {
@@ -225,6 +258,13 @@ fn name_of(metadata: &ObjectMeta) -> String {
     metadata.name.clone().unwrap_or_default()
 }
 
+fn lease_name(object: &Object) -> Option<String> {
+    match object {
+        Object::Lease(lease) => lease.metadata.name.clone(),
+        _ => None,
+    }
+}
+
 /// The Service that a slice belongs to.
 fn owner(slice: &EndpointSlice) -> ObjectKey {
     let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
@@ -244,10 +284,34 @@ mod tests {
         assert_eq!(ready(&fleet), 1);
         let mut moved = samples::slice("other", json!([{"addresses": ["10.0.0.5"]}]));
         moved.metadata.name = Some("web-1".into());
-        fleet.apply(moved.clone().into());
+        fleet.apply(moved.clone().into(), NOW.parse().unwrap());
         assert_eq!(ready(&fleet), 0, "the slice belongs to another Service now");
         assert_eq!(fleet.endpoints_of("shop", "other").len(), 1);
         fleet.delete(&moved.into());
         assert!(fleet.endpoints().is_empty() && fleet.slices_of.is_empty());
+    }
+
+    #[test]
+    fn a_report_that_says_the_same_is_nothing_new() {
+        let mut fleet = samples::fleet();
+        let now: Timestamp = NOW.parse().unwrap();
+        let at = |seconds: i64| Timestamp::from_second(now.as_second() + seconds).unwrap();
+        let report = |renewed: i64, services: u64| -> Object {
+            let time = at(renewed)
+                .strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+                .to_string();
+            samples::report("n1", services, &time, json!([])).into()
+        };
+        assert!(!fleet.apply(report(10, 100), at(10)));
+        assert!(fleet.apply(report(11, 101), at(11)));
+        // They last 15 s. Only n1 is still there, until 20 s after it was seen to report.
+        assert_eq!(fleet.next_silence(at(20)), Some(at(26)));
+        assert!(fleet.apply(report(20, 101), at(27)), "it was silent");
+        let reports = |seconds| {
+            let nodes = fleet.nodes(at(seconds));
+            nodes.iter().map(NodeView::reports).collect::<Vec<_>>()
+        };
+        assert_eq!(reports(41), [true, false]);
+        assert_eq!(reports(42), [false, false]);
     }
 }

@@ -1,8 +1,7 @@
 //! Which of several controllers works.
 
-use crate::life;
+use crate::life::{self, WatchedLease};
 use crate::text::age;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use portico_model::report;
 use serde::Serialize;
@@ -20,7 +19,8 @@ pub struct LeaderView {
 
 impl LeaderView {
     /// `None` for a Lease that no controller of Portico uses.
-    pub fn of(lease: &Lease, clock: Timestamp) -> Option<LeaderView> {
+    pub fn of(watched: &WatchedLease, clock: Timestamp) -> Option<LeaderView> {
+        let lease = &watched.lease;
         let name = lease.metadata.name.clone().unwrap_or_default();
         if !name.starts_with("portico-") || report::node_of_lease(&name).is_some() {
             return None;
@@ -31,7 +31,7 @@ impl LeaderView {
             .unwrap_or_default();
         Some(LeaderView {
             lease: name,
-            leads: !holder.is_empty() && life::life(lease, clock).is_alive(),
+            leads: !holder.is_empty() && watched.is_alive(clock),
             holder,
             renewed_seconds_ago: life::renewed_ago(lease, clock).unwrap_or_default(),
         })

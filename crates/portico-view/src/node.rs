@@ -1,7 +1,7 @@
 //! A node: what it reports about itself, and in what state it is.
 
 use crate::fitness::{self, Unfit};
-use crate::life;
+use crate::life::{self, WatchedLease};
 use crate::text::age;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
@@ -97,9 +97,16 @@ pub struct ReportView {
 
 impl NodeView {
     /// `lease` has the node's report; `newest` is the version that the node should have reached.
-    pub fn of(node: &Node, lease: Option<&Lease>, newest: u64, clock: Timestamp) -> NodeView {
+    pub fn of(
+        node: &Node,
+        lease: Option<&WatchedLease>,
+        newest: u64,
+        clock: Timestamp,
+    ) -> NodeView {
         let name = node.metadata.name.clone().unwrap_or_default();
-        let report = lease.and_then(|lease| ReportView::of(lease, newest, clock));
+        let report = lease.and_then(|watched| {
+            ReportView::of(&watched.lease, watched.is_alive(clock), newest, clock)
+        });
         let ready = ready(node.status.as_ref());
         let draining = draining(node);
         let problems = problems(&name, ready, report.as_ref());
@@ -127,12 +134,11 @@ impl NodeView {
 
 impl ReportView {
     /// `None` where the Lease has no report, or one that cannot be read.
-    pub fn of(lease: &Lease, newest: u64, clock: Timestamp) -> Option<ReportView> {
+    pub fn of(lease: &Lease, fresh: bool, newest: u64, clock: Timestamp) -> Option<ReportView> {
         let annotations = lease.metadata.annotations.as_ref()?;
         let content: NodeReport =
             serde_json::from_str(annotations.get(report::ANNOTATION)?).ok()?;
         let revision = version(Some(&content.services));
-        let fresh = life::life(lease, clock).is_alive();
         Some(ReportView {
             seconds_ago: life::renewed_ago(lease, clock).unwrap_or_default(),
             fresh,
@@ -302,7 +308,9 @@ mod tests {
     fn viewed(change: impl FnOnce(&mut Node), lease: Option<&Lease>) -> NodeView {
         let mut sample = node("n1", json!({}));
         change(&mut sample);
-        NodeView::of(&sample, lease, 100, NOW.parse().unwrap())
+        let now = NOW.parse().unwrap();
+        let lease = lease.map(|lease| WatchedLease::new(lease.clone(), None, now));
+        NodeView::of(&sample, lease.as_ref(), 100, now)
     }
 
     #[test]

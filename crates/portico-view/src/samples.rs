@@ -19,12 +19,15 @@ pub fn fleet() -> Fleet {
         lease("portico-controller", "host_1", THEN),
         lease("kube-scheduler", "other", THEN),
     ];
-    let mut fleet = Fleet::of(leases.map(|lease| lease.into()));
-    for name in ["n1", "n2"] {
-        fleet.apply(node(name, json!({})).into());
+    let (mut fleet, now) = (Fleet::default(), NOW.parse().unwrap());
+    for lease in leases {
+        fleet.apply(lease.into(), now);
     }
-    fleet.apply(slice("web", endpoints).into());
-    fleet.apply(service("ClusterIP", json!([])).into());
+    for name in ["n1", "n2"] {
+        fleet.apply(node(name, json!({})).into(), now);
+    }
+    fleet.apply(slice("web", endpoints).into(), now);
+    fleet.apply(service("ClusterIP", json!([])).into(), now);
     fleet
 }
 

@@ -4,6 +4,7 @@
 use crate::endpoint::EndpointView;
 use crate::frontend::{self, Frontend};
 use crate::node::{NodeView, Problem, SILENT, version};
+use crate::owner::{Owner, Owners};
 use crate::text::few;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -25,6 +26,8 @@ const FEW: usize = 5;
 #[serde(rename_all = "camelCase")]
 pub enum ServiceState {
     Well,
+    /// It has no endpoint at all: nobody has scaled its Pods up, or given it endpoints.
+    Idle,
     /// Something that takes its time is not known yet, or not everywhere yet.
     Waits,
     /// Something is wrong: a condition is False, or no endpoint is ready.
@@ -35,6 +38,7 @@ impl fmt::Display for ServiceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ServiceState::Well => "well",
+            ServiceState::Idle => "idle",
             ServiceState::Waits => "waits",
             ServiceState::Broken => "broken",
         })
@@ -69,6 +73,9 @@ pub struct ServiceView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<Live>,
     pub conditions: Vec<Condition>,
+    /// Who has each address of its load balancer, where nodes announce it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<Owner>,
     /// Which Pods serve it; empty where its endpoints do not come from Pods.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub selector: String,
@@ -113,6 +120,7 @@ impl ServiceView {
         service: &Service,
         slices: impl Iterator<Item = &'a EndpointSlice>,
         liveness: &Liveness,
+        owners: &Owners,
     ) -> ServiceView {
         let (spec, metadata) = (service.spec.clone().unwrap_or_default(), &service.metadata);
         let annotations = metadata.annotations.as_ref();
@@ -122,6 +130,7 @@ impl ServiceView {
         let live = frontend::is_forwarded(&spec)
             .then(|| liveness.live(&format!("{namespace}/{name}"), wanted))
             .flatten();
+        let endpoints: Vec<EndpointView> = slices.flat_map(EndpointView::of).collect();
         let mut view = ServiceView {
             state: ServiceState::Well,
             problems: Vec::new(),
@@ -134,7 +143,8 @@ impl ServiceView {
                 .flatten()
                 .map(frontend::port_with_node_port)
                 .collect(),
-            endpoints: Endpoints::of(slices),
+            endpoints: Endpoints::of(&endpoints),
+            owners: find_owners(service, &spec, &endpoints, owners),
             live,
             conditions: conditions(service),
             selector: selector(&spec),
@@ -191,14 +201,18 @@ impl ServiceView {
     }
 
     fn find_state(&self) -> ServiceState {
-        let is_unknown = |held: &Condition| held.status == "Unknown";
+        let is_unknown = |held: &Condition| held.status == "Unknown" && !self.is_idle_because(held);
         let lags = self.live.as_ref().is_some_and(|live| live.on < live.of);
-        let broken = self.conditions.iter().any(|held| held.status == "False") || !self.is_served();
+        let is_bad = |held: &Condition| !self.is_idle_because(held);
+        let broken = self.bad_conditions().any(is_bad)
+            || self.not_announced().next().is_some()
+            || !self.is_served() && !self.is_idle();
         match () {
             () if broken => ServiceState::Broken,
             () if lags || self.waits_for_controller() || self.conditions.iter().any(is_unknown) => {
                 ServiceState::Waits
             }
+            () if self.is_idle() => ServiceState::Idle,
             () => ServiceState::Well,
         }
     }
@@ -207,10 +221,28 @@ impl ServiceView {
         self.type_ == "ExternalName" || self.ports.is_empty() || self.endpoints.ready > 0
     }
 
+    /// It has no endpoint, ready or not: nobody wants it to be served now.
+    pub fn is_idle(&self) -> bool {
+        self.endpoints.total == 0 && !self.is_served()
+    }
+
+    /// A condition that says of an idle Service only that it is idle.
+    fn is_idle_because(&self, held: &Condition) -> bool {
+        self.is_idle() && matches!(held.reason.as_str(), "NoEndpoints" | "NotAnnounced")
+    }
+
+    fn bad_conditions(&self) -> impl Iterator<Item = &Condition> {
+        self.conditions.iter().filter(|held| held.status == "False")
+    }
+
     fn find_problems(&self) -> Vec<Problem> {
         let mut all = self.false_conditions();
         all.extend(self.not_live().filter(|_| !self.is_false("Programmed")));
-        all.extend(self.not_served().filter(|_| !self.is_false("Reachable")));
+        if !self.is_false("Announced") {
+            all.extend(self.not_announced());
+        }
+        let is_told = self.is_false("Reachable") || self.is_idle();
+        all.extend(self.not_served().filter(|_| !is_told));
         if self.waits_for_controller() {
             all.push(Problem::new(
                 NO_CONTROLLER,
@@ -227,7 +259,9 @@ impl ServiceView {
     }
 
     fn false_conditions(&self) -> Vec<Problem> {
-        let bad = self.conditions.iter().filter(|held| held.status == "False");
+        let bad = self
+            .bad_conditions()
+            .filter(|held| !self.is_idle_because(held));
         bad.map(|held| {
             let what = format!(
                 "{} is False ({}): {}",
@@ -253,6 +287,12 @@ impl ServiceView {
             few(&missing, FEW)
         );
         (!missing.is_empty()).then(|| Problem::new(what, self.way_out("Programmed")))
+    }
+
+    /// Addresses whose owner is gone, also where no controller is there to say so.
+    fn not_announced(&self) -> impl Iterator<Item = Problem> {
+        let lost = self.owners.iter().filter(|owner| !owner.is_announced());
+        lost.map(|owner| Problem::new(owner.to_string(), self.way_out("Announced")))
     }
 
     fn not_served(&self) -> Option<Problem> {
@@ -285,8 +325,7 @@ impl ServiceView {
 }
 
 impl Endpoints {
-    fn of<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Endpoints {
-        let all: Vec<EndpointView> = slices.flat_map(EndpointView::of).collect();
+    fn of(all: &[EndpointView]) -> Endpoints {
         let failing: BTreeSet<String> = all
             .iter()
             .filter(|one| !one.trouble.is_empty())
@@ -390,6 +429,28 @@ impl Liveness {
     }
 }
 
+/// Of the addresses of its load balancer, those of which nodes say something.
+fn find_owners(
+    service: &Service,
+    spec: &ServiceSpec,
+    endpoints: &[EndpointView],
+    owners: &Owners,
+) -> Vec<Owner> {
+    let local = spec.external_traffic_policy.as_deref() == Some("Local");
+    let homes: BTreeSet<&str> = endpoints
+        .iter()
+        .filter(|endpoint| endpoint.is_ready())
+        .map(|endpoint| endpoint.node.as_str())
+        .collect();
+    let may_serve = |node: &str| !local || homes.contains(node);
+    let addresses = frontend::ingress(service).iter();
+    addresses
+        .filter_map(|ingress| ingress.ip.as_deref()?.parse().ok())
+        .map(|address| owners.of_address(address, &may_serve))
+        .filter(|owner| !owner.is_unknown())
+        .collect()
+}
+
 fn selector(spec: &ServiceSpec) -> String {
     let pairs = spec.selector.iter().flatten();
     let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key}={value}")).collect();
@@ -457,7 +518,7 @@ mod tests {
         let mut narrow = service("ClusterIP", json!([]));
         let annotations = narrow.metadata.annotations.get_or_insert_default();
         annotations.insert(VISIBILITY.to_owned(), "namespace".to_owned());
-        fleet.apply(narrow.into());
+        fleet.apply(narrow.into(), NOW.parse().unwrap());
         assert_eq!(view(&fleet).visibility, "namespace");
     }
 
@@ -466,7 +527,7 @@ mod tests {
         let mut fleet = samples::fleet();
         let mut object = service("NodePort", json!([]));
         object.metadata.annotations = Some([(PORT_PARTITION.to_owned(), "left".to_owned())].into());
-        fleet.apply(object.into());
+        fleet.apply(object.into(), NOW.parse().unwrap());
         let node_port = |view: &ServiceView| {
             let found = view.frontends.iter().find(|one| one.kind == "node port");
             found.unwrap().address.clone()
@@ -482,7 +543,7 @@ mod tests {
         let told = json!({"services": "100", "slices": "1", "nodePorts": ["0.0.0.0/0"],
             "partitions": [{"name": "left", "addresses": ["192.0.2.7/32"]}]});
         lease.metadata.annotations = Some([(ANNOTATION.to_owned(), told.to_string())].into());
-        fleet.apply(lease.into());
+        fleet.apply(lease.into(), NOW.parse().unwrap());
         let there = view(&fleet);
         assert_eq!(node_port(&there), "192.0.2.7/32 (port partition left)");
         assert_eq!(there.problems, []);
@@ -492,7 +553,7 @@ mod tests {
     fn each_node_that_misses_a_service_is_counted_once() {
         let behind = json!([{"service": "shop/web", "reason": "taken"}]);
         let mut fleet = samples::fleet();
-        fleet.apply(report("n1", 90, THEN, behind).into());
+        fleet.apply(report("n1", 90, THEN, behind).into(), NOW.parse().unwrap());
         let live = view(&fleet).live.unwrap();
         assert_eq!((live.on, live.of), (1, 2));
         assert_eq!(live.missing, ["n1: taken"]);
@@ -500,16 +561,27 @@ mod tests {
 
     #[test]
     fn the_state_of_a_service() {
-        use ServiceState::{Broken, Waits, Well};
+        use ServiceState::{Broken, Idle, Waits, Well};
         let condition = |type_: &str, status: &str| -> Value {
             json!([{"type": type_, "status": status, "reason": "R", "message": "m",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}])
         };
         let endpoints = json!([{"addresses": ["10.0.0.5"]}]);
         let not_ready = json!([{"addresses": ["10.0.0.5"], "conditions": {"ready": false}}]);
+        let none = json!([]);
+        let no_endpoints = json!([{"type": "Reachable", "status": "False", "reason": "NoEndpoints",
+            "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         let table = [
             ("ClusterIP", json!([]), &endpoints, Well),
             ("ClusterIP", json!([]), &not_ready, Broken),
+            ("ClusterIP", json!([]), &none, Idle),
+            ("LoadBalancer", no_endpoints, &none, Idle),
+            (
+                "LoadBalancer",
+                condition("Allocated", "False"),
+                &none,
+                Broken,
+            ),
             (
                 "LoadBalancer",
                 condition("Announced", "True"),
@@ -532,13 +604,14 @@ mod tests {
         ];
         for (type_, conditions, endpoints, expected) in table {
             let mut fleet = samples::fleet();
-            fleet.apply(service(type_, conditions.clone()).into());
-            fleet.apply(slice("web", endpoints.clone()).into());
+            let now = NOW.parse().unwrap();
+            fleet.apply(service(type_, conditions.clone()).into(), now);
+            fleet.apply(slice("web", endpoints.clone()).into(), now);
             let shown = view(&fleet);
             assert_eq!(shown.state, expected, "{type_} {conditions} {endpoints}");
             assert_eq!(
                 shown.problems.is_empty(),
-                expected == Well
+                matches!(expected, Well | Idle)
                     || type_ == "LoadBalancer"
                         && expected == Waits
                         && !conditions.as_array().unwrap().is_empty(),

@@ -1,11 +1,13 @@
-//! Is all well? The troubles of the whole fleet, each with its way out.
+//! Is all well? The troubles of the whole fleet, each with its way out; those that are equal are
+//! told once.
 
 use crate::node::Problem;
-use crate::service::NO_CONTROLLER;
+use crate::service::{NO_CONTROLLER, ServiceState};
 use crate::text::{age, few};
-use crate::{Fleet, LeaderView, NodeState, NodeView, ServiceView};
+use crate::{Fleet, LeaderView, NodeState, NodeView, Owner, ServiceView};
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// So many names are shown in a line, and so many troubles on a screen.
@@ -15,15 +17,40 @@ const SCREEN: usize = 20;
 /// The Lease of the controller that serves load balancers.
 const BALANCERS: &str = "portico-controller";
 
+/// How all is, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    Well,
+    /// Traffic flows, and something is wrong or not yet as it is to be.
+    Degraded,
+    /// The clients of a Service are not served, or no node forwards.
+    Broken,
+}
+
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
+    pub verdict: Verdict,
     pub well: bool,
     pub api_server: String,
     pub nodes: Nodes,
     pub leaders: Vec<LeaderView>,
     pub services: usize,
+    /// Services without any endpoint, which is no trouble: nobody has scaled them up.
+    pub idle: Vec<String>,
+    /// Who has each address that nodes announce.
+    pub addresses: Vec<Address>,
     pub trouble: Vec<Trouble>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Address {
+    /// `shop/web`
+    pub service: String,
+    #[serde(flatten)]
+    pub owner: Owner,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -50,6 +77,9 @@ impl Status {
         let leaders = fleet.leaders(clock);
         let services = fleet.services(clock);
         let mut trouble = of_nodes(&nodes);
+        let strays = fleet.nodes_without_object(clock);
+        trouble.extend(strays.iter().map(|name| of_stray(name)));
+        trouble.extend(nodes.is_empty().then(no_nodes));
         trouble.extend(leaders.iter().filter_map(of_leader));
         let is_led = leaders
             .iter()
@@ -58,8 +88,20 @@ impl Status {
             .iter()
             .flat_map(|service| of_service(service, is_led));
         trouble.extend(of_services);
+        let is_broken = |service: &ServiceView| service.state == ServiceState::Broken;
+        let verdict = match () {
+            () if nodes.is_empty() || services.iter().any(is_broken) => Verdict::Broken,
+            () if trouble.is_empty() => Verdict::Well,
+            () => Verdict::Degraded,
+        };
+        let idle = services.iter().filter(|service| service.is_idle());
         Status {
-            well: trouble.is_empty(),
+            verdict,
+            well: verdict == Verdict::Well,
+            idle: idle
+                .map(|service| format!("{}/{}", service.namespace, service.name))
+                .collect(),
+            addresses: services.iter().flat_map(addresses).collect(),
             api_server: version.to_owned(),
             nodes: Nodes::of(&nodes),
             leaders,
@@ -112,6 +154,24 @@ fn of_nodes(nodes: &[NodeView]) -> Vec<Trouble> {
     all
 }
 
+fn of_stray(name: &str) -> Trouble {
+    Trouble {
+        of: format!("node/{name}"),
+        what: "reports, and there is no Node of this name: it was removed, or its daemon has \
+               another --hostname-override"
+            .to_owned(),
+        way_out: format!("stop `portico node` there, or join {name} again"),
+    }
+}
+
+fn no_nodes() -> Trouble {
+    Trouble {
+        of: "nodes".to_owned(),
+        what: "there are no nodes, so nothing is forwarded".to_owned(),
+        way_out: "kubectl get nodes; portico join adds one".to_owned(),
+    }
+}
+
 fn of_leader(leader: &LeaderView) -> Option<Trouble> {
     let way_out = "look whether `portico controller` runs; kubectl delete the Lease in kube-system \
                    if it shall not";
@@ -119,6 +179,13 @@ fn of_leader(leader: &LeaderView) -> Option<Trouble> {
         of: format!("lease/{}", leader.lease),
         what: format!("none leads since {}", age(leader.renewed_seconds_ago)),
         way_out: way_out.to_owned(),
+    })
+}
+
+fn addresses(service: &ServiceView) -> impl Iterator<Item = Address> {
+    service.owners.iter().map(|owner| Address {
+        service: format!("{}/{}", service.namespace, service.name),
+        owner: owner.clone(),
     })
 }
 
@@ -150,22 +217,83 @@ impl fmt::Display for Status {
                 }
             )?;
         }
-        writeln!(f, "Services     {}", self.services)?;
+        write!(f, "Services     {}", self.services)?;
+        match self.idle.as_slice() {
+            [] => writeln!(f)?,
+            idle => writeln!(
+                f,
+                ", {} of them idle, without any endpoint ({})",
+                idle.len(),
+                few(idle, FEW)
+            )?,
+        }
+        self.show_addresses(f)?;
         if self.well {
             return writeln!(f, "\nAll is well.");
         }
+        let groups = self.grouped();
         writeln!(f, "\nTrouble ({}):", self.trouble.len())?;
-        for trouble in self.trouble.iter().take(SCREEN) {
+        for group in groups.iter().take(SCREEN) {
+            let of: Vec<&str> = group.iter().map(|trouble| trouble.of.as_str()).collect();
+            let Some(first) = group.first() else { continue };
             writeln!(
                 f,
                 "  {}: {}\n    → {}",
-                trouble.of, trouble.what, trouble.way_out
+                few(&of, FEW),
+                first.what,
+                first.way_out
             )?;
         }
-        match self.trouble.len().saturating_sub(SCREEN) {
+        let more: usize = groups.iter().skip(SCREEN).map(Vec::len).sum();
+        match more {
             0 => Ok(()),
             more => writeln!(f, "  and {more} more: portico status --output json"),
         }
+    }
+}
+
+impl Status {
+    fn show_addresses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Address { service, owner }) in self.addresses.iter().take(FEW).enumerate() {
+            let title = if at == 0 { "Addresses" } else { "" };
+            let node = owner.node.as_deref();
+            let by = match (node, owner.bgp.as_slice()) {
+                (Some(node), _) => node.to_owned(),
+                (None, []) => "no node answers".to_owned(),
+                (None, bgp) => format!("by BGP from {}", few(bgp, FEW)),
+            };
+            let since = match owner.since.as_str() {
+                "" => String::new(),
+                since => format!(" since {since}"),
+            };
+            let address = owner.address;
+            writeln!(f, "{title:<12} {address}   {by}{since}   {service}")?;
+        }
+        match self.addresses.len().saturating_sub(FEW) {
+            0 => Ok(()),
+            more => writeln!(
+                f,
+                "{:<12} and {more} more: portico get services -A -o wide",
+                ""
+            ),
+        }
+    }
+
+    /// Troubles that are the same for several objects, in the order of the first of each.
+    fn grouped(&self) -> Vec<Vec<&Trouble>> {
+        let mut groups: Vec<Vec<&Trouble>> = Vec::new();
+        let mut at = BTreeMap::new();
+        for trouble in &self.trouble {
+            let kind = trouble.of.split('/').next();
+            let group = *at.entry((kind, &trouble.what)).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() - 1
+            });
+            if let Some(group) = groups.get_mut(group) {
+                group.push(trouble);
+            }
+        }
+        groups
     }
 }
 
@@ -196,7 +324,9 @@ mod tests {
     fn judged(changes: impl IntoIterator<Item = Object>) -> Status {
         let mut fleet = samples::fleet();
         for object in changes {
-            fleet.apply(object);
+            // As if it were seen for the first time.
+            fleet.delete(&object);
+            fleet.apply(object, NOW.parse().unwrap());
         }
         Status::of("v1.36.4", &fleet, NOW.parse().unwrap())
     }
@@ -229,16 +359,17 @@ mod tests {
 
     #[test]
     fn a_service_without_endpoints_tells_where_to_look() {
-        let status = judged([slice("web", json!([])).into()]);
+        let not_ready = json!([{"addresses": ["10.0.0.5"], "conditions": {"ready": false}}]);
+        let status = judged([slice("web", not_ready.clone()).into()]);
         assert_eq!(
             only(&status),
             (
                 "service/shop/web",
-                "none of 0 endpoints is ready",
+                "none of 1 endpoints is ready: 10.0.0.5:8080: connection refused",
                 "kubectl get pods -n shop -l app=web"
             )
         );
-        let not_ready = json!([{"addresses": ["10.0.0.5"], "conditions": {"ready": false}}]);
+        assert_eq!(status.verdict, Verdict::Broken);
         let mut without_selector = service("ClusterIP", json!([]));
         without_selector.spec.as_mut().unwrap().selector = None;
         let status = judged([slice("web", not_ready).into(), without_selector.into()]);
@@ -256,6 +387,7 @@ mod tests {
     fn laggards_and_silent_nodes_are_named() {
         let status = judged([leased(report("n1", 90, THEN, json!([])))]);
         assert!(status.lags());
+        assert_eq!(status.verdict, Verdict::Degraded);
         let told: Vec<&str> = status.trouble.iter().map(|one| one.what.as_str()).collect();
         assert_eq!(
             told,
@@ -307,6 +439,53 @@ mod tests {
         assert_eq!(status.trouble[0].of, "lease/portico-controller");
         let way_out = &status.trouble[1].way_out;
         assert!(way_out.contains("start `portico controller"), "{status}");
+    }
+
+    #[test]
+    fn a_service_without_any_endpoint_is_idle_and_no_trouble() {
+        let status = judged([slice("web", json!([])).into()]);
+        assert!(status.well, "{status}");
+        assert!(
+            status
+                .to_string()
+                .contains("Services     1, 1 of them idle, without any endpoint (shop/web)\n"),
+            "{status}"
+        );
+    }
+
+    #[test]
+    fn equal_troubles_are_told_once() {
+        let renamed = |name: &str| -> Object {
+            let mut other = service("ClusterIP", json!([]));
+            other.metadata.name = Some(name.to_owned());
+            other.into()
+        };
+        let status = judged([
+            leased(report("n1", 90, THEN, json!([]))),
+            renamed("web"),
+            renamed("db"),
+        ]);
+        assert_eq!(status.trouble.len(), 3);
+        let told = status.to_string();
+        assert!(
+            told.contains("service/shop/db, service/shop/web: live on 1 of 2 nodes; not on n1"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn nodes_that_are_missing_are_told() {
+        let mut fleet = samples::fleet();
+        let now = NOW.parse().unwrap();
+        fleet.delete(&node("n2", json!({})).into());
+        let status = Status::of("v1", &fleet, now);
+        assert_eq!(only(&status).0, "node/n2");
+        assert!(only(&status).1.contains("there is no Node of this name"));
+        fleet.delete(&node("n1", json!({})).into());
+        let status = Status::of("v1", &fleet, now);
+        assert_eq!(status.verdict, Verdict::Broken);
+        let of: Vec<&str> = status.trouble.iter().map(|one| one.of.as_str()).collect();
+        assert_eq!(of, ["node/n1", "node/n2", "nodes"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::client::Reader;
 use futures_util::stream::{BoxStream, SelectAll, select_all};
 use futures_util::{Stream, StreamExt, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -15,12 +16,25 @@ use portico_client::wait::Backoff;
 use portico_model::report;
 use portico_view::{Fleet, Kind, Object};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Which Services: those of a namespace, or all.
 pub type Scope<'a> = Option<&'a str>;
 
 /// Reports are read last, so that what they should have reached is older than they are.
 pub async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
+    let mut fleet = Fleet::default();
+    read_again(reader, scope, &mut fleet).await?;
+    Ok(fleet)
+}
+
+/// Reads everything again into what was read before, by which it is seen which nodes have reported
+/// since.
+pub async fn read_again(
+    reader: &Reader,
+    scope: Scope<'_>,
+    fleet: &mut Fleet,
+) -> anyhow::Result<()> {
     let slices = path("/apis/discovery.k8s.io/v1", scope, "endpointslices");
     let leases = path(
         "/apis/coordination.k8s.io/v1",
@@ -31,12 +45,34 @@ pub async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
     let slices: Vec<EndpointSlice> = reader.list(&slices).await?;
     let nodes: Vec<Node> = reader.list("/api/v1/nodes").await?;
     let leases: Vec<Lease> = reader.list(&leases).await?;
-    let objects = services.into_iter().map(Object::from);
-    let objects = objects.chain(slices.into_iter().map(Object::from));
-    let objects = objects.chain(nodes.into_iter().map(Object::from));
-    Ok(Fleet::of(
-        objects.chain(leases.into_iter().map(Object::from)),
-    ))
+    let clock = Timestamp::now();
+    fleet.replace(Kind::Service, objects(services), clock);
+    fleet.replace(Kind::Slice, objects(slices), clock);
+    fleet.replace(Kind::Node, objects(nodes), clock);
+    fleet.replace(Kind::Lease, objects(leases), clock);
+    Ok(())
+}
+
+/// For a node whose report is late: so long is waited for it at most.
+pub const LONGEST_DOUBT: Duration = Duration::from_secs(2);
+
+/// Reads the fleet; where a report is late, once more after the time in which it comes if the node
+/// lives. In a large cluster, where that takes long, the clocks decide.
+pub async fn read_beyond_doubt(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
+    let mut fleet = read(reader, scope).await?;
+    let doubt = fleet.doubt(Timestamp::now());
+    if let Some(wait) = doubt.filter(|wait| *wait <= LONGEST_DOUBT) {
+        tokio::time::sleep(wait).await;
+        read_again(reader, scope, &mut fleet).await?;
+    }
+    Ok(fleet)
+}
+
+fn objects<K>(listed: Vec<K>) -> Vec<Object>
+where
+    Object: From<K>,
+{
+    listed.into_iter().map(Object::from).collect()
 }
 
 /// The path of a list: `/api/v1/namespaces/shop/services` or `/api/v1/services`.
@@ -70,7 +106,8 @@ pub struct WatchedFleet {
 }
 
 impl WatchedFleet {
-    pub fn apply(&mut self, news: News) {
+    /// Came now. Says whether there is anything new to show.
+    pub fn apply(&mut self, news: News, clock: Timestamp) -> bool {
         match news {
             News::ListBegins(kind) => {
                 self.lists.insert(kind, Vec::new());
@@ -78,14 +115,15 @@ impl WatchedFleet {
             News::Listed(object) => self.lists.entry(object.kind()).or_default().push(object),
             News::ListEnds(kind) => {
                 let listed = self.lists.remove(&kind).unwrap_or_default();
-                self.fleet.replace(kind, listed);
+                self.fleet.replace(kind, listed, clock);
                 self.complete.insert(kind);
                 self.trouble = None;
             }
-            News::Applied(object) => self.fleet.apply(object),
+            News::Applied(object) => return self.fleet.apply(object, clock),
             News::Deleted(object) => self.fleet.delete(&object),
             News::Failed(problem) => self.trouble = Some(problem),
         }
+        true
     }
 
     /// All lists are there but that of Leases, which an API server need not have.

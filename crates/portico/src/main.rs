@@ -91,6 +91,9 @@ enum Command {
     /// Make a store of a backup, for an API server that is stopped.
     Restore(backup::RestoreArguments),
     /// Whether all is well, and where it is not, the way out.
+    ///
+    /// Exits with 0 where all is well, 1 where something is wrong and traffic flows, 2 where a
+    /// Service is not served or no node forwards, 3 where that cannot be told.
     Status(status::Arguments),
     /// Look for damage in the embedded store of an API server that is stopped, and go on without it.
     Store(backup::StoreArguments),

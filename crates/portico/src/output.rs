@@ -13,6 +13,7 @@ pub enum Format {
     #[default]
     #[value(alias = "text")]
     Table,
+    Wide,
     Json,
     Yaml,
 }
@@ -30,7 +31,7 @@ impl Output {
     /// The value as it is asked for; people see it as it displays itself. Ends with a line's end.
     pub fn render<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<String> {
         let text = match self.output {
-            Format::Table => value.to_string(),
+            Format::Table | Format::Wide => value.to_string(),
             Format::Json => serde_json::to_string_pretty(value)?,
             Format::Yaml => serde_saphyr::to_string(value)?,
         };
@@ -53,16 +54,17 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new<const N: usize>(head: [&str; N]) -> Table {
+    pub fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Table {
         Table {
-            head: head.map(str::to_uppercase).to_vec(),
+            head: head.into_iter().map(str::to_uppercase).collect(),
             rows: Vec::new(),
         }
     }
 
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(
             cells
+                .into_iter()
                 .map(|cell| {
                     if cell.trim().is_empty() {
                         "-".to_owned()
@@ -70,7 +72,7 @@ impl Table {
                         cell
                     }
                 })
-                .to_vec(),
+                .collect(),
         );
     }
 

@@ -30,7 +30,7 @@ use super::events;
 use super::metrics::Metrics;
 use super::node_pass::NodePass;
 use super::service::{Ownership, Surroundings};
-use super::state::{Call, Called, Note, State, Step, Write};
+use super::state::{ADDRESS_MOVED, Call, Called, Note, State, Step, Write};
 use crate::Shutdown;
 use crate::cluster::{Cluster, all};
 use crate::light::LightService;
@@ -480,6 +480,7 @@ impl Controller {
     fn write_conditions(&mut self, key: ObjectKey) {
         let now = Instant::now();
         let (step, again) = self.state.next_conditions(&key, now, Timestamp::now());
+        self.tell();
         match step {
             Step::Write(write) => self.write(key, Turn::Conditions, write),
             Step::Call(..) => {}
@@ -555,6 +556,10 @@ impl Controller {
 
     fn tell(&mut self) {
         for note in self.state.take_notes() {
+            if note.reason == ADDRESS_MOVED {
+                self.options.metrics.moves.inc();
+                info!(service = %note.key, "{}", note.message);
+            }
             match note.warning {
                 true => warn!(service = %note.key, reason = note.reason, "{}", note.message),
                 false => debug!(service = %note.key, reason = note.reason, "{}", note.message),

@@ -1,5 +1,7 @@
 //! What the conditions of a Service should say, from all that is known.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::conditions::{Aspect, Status, Verdict, Verdicts};
@@ -9,6 +11,8 @@ use super::reports::{Reporter, Reports};
 use super::service::{Claim, Facts};
 use super::slices::Served;
 use crate::provider::{Abilities, Host, Ingress};
+use portico_view::text::few;
+use portico_view::{Owner, OwnerScope};
 
 /// For nodes to report a change before they are called late: they tell twice a second.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -18,6 +22,7 @@ const MOST: Duration = Duration::from_secs(10);
 const JOIN: Duration = Duration::from_secs(5);
 /// So many nodes are named.
 const MOST_NAMED: usize = 5;
+const BY_BGP: &str = "by BGP from ";
 
 pub struct View<'a> {
     pub facts: &'a Facts,
@@ -213,9 +218,9 @@ impl View<'_> {
     fn silent(&self) -> String {
         let dead = self
             .reports
-            .all()
-            .filter(|(name, node)| !node.is_alive(self.now) && self.nodes.exists(name));
-        let names: Vec<&str> = dead.map(|(name, _)| name).take(MOST_NAMED).collect();
+            .silent(self.now)
+            .filter(|name| self.nodes.exists(name));
+        let names: Vec<&str> = dead.take(MOST_NAMED).collect();
         match names.as_slice() {
             [] => String::new(),
             names => format!("; not reporting: {}", names.join(", ")),
@@ -274,9 +279,39 @@ impl View<'_> {
                 .filter(|until| *until > self.now)
                 .map_or_else(|| Ok(waiting_for_nodes()), Err);
         }
-        // All that announce are named, not those that were first: mere words of a good condition
-        // are not written again when the others follow.
-        Ok(by_nodes(&announcers))
+        let owners = self.owners();
+        let missing = owners.iter().find(|owner| !owner.is_announced());
+        let moved = self
+            .reports
+            .alive(self.now)
+            .filter_map(|(_, node)| node.moved);
+        match (missing, moved.max().map(|moved| moved + SETTLE)) {
+            (None, _) => Ok(by_nodes(&owners)),
+            // An address that changes hands is nobody's for a moment.
+            (Some(_), Some(until)) if until > self.now => Err(until),
+            (Some(owner), _) => Ok(bad("NobodyAnswers", format!("{owner}; see portico status"))),
+        }
+    }
+
+    /// Who has each of its addresses.
+    pub fn owners(&self) -> Vec<Owner> {
+        let is_alive =
+            |node: &str| self.reports.is_alive(node, self.now) && self.nodes.exists(node);
+        let may_serve = |node: &str| !self.facts.request.local || self.served.nodes.contains(node);
+        let scope = OwnerScope {
+            is_alive: &is_alive,
+            may_serve: &may_serve,
+        };
+        let addresses = self
+            .ingress()
+            .iter()
+            .filter_map(|ingress| match &ingress.host {
+                Host::Ip(address) => Some(*address),
+                Host::Name(_) => None,
+            });
+        addresses
+            .map(|address: IpAddr| self.reports.owners().owner(address, &scope))
+            .collect()
     }
 
     /// Who serves is not enough: somebody has to attract the traffic.
@@ -313,8 +348,8 @@ impl View<'_> {
     /// Nodes that should have every Service.
     fn reporters(&self) -> impl Iterator<Item = (&str, &Reporter)> {
         self.reports
-            .all()
-            .filter(|(name, node)| node.is_alive(self.now) && self.nodes.exists(name))
+            .alive(self.now)
+            .filter(|(name, _)| self.nodes.exists(name))
     }
 
     /// Nodes can know the load balancer.
@@ -365,34 +400,29 @@ impl View<'_> {
     }
 }
 
-fn by_nodes(announcers: &[(&str, &Reporter)]) -> Verdict {
-    let named = |which: fn(&Reporter) -> bool| {
-        let names: Vec<&str> = announcers
-            .iter()
-            .filter(|(_, node)| which(node))
-            .map(|(name, _)| *name)
-            .collect();
-        let more = match names.len().saturating_sub(MOST_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        names
-            .iter()
-            .take(MOST_NAMED)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(", ")
-            + &more
+/// Each address with the one node that answers for it; those that announce it by BGP.
+fn by_nodes(owners: &[Owner]) -> Verdict {
+    let layer2 = owners.iter().filter(|owner| owner.node.is_some());
+    let mut told: Vec<String> = layer2.map(Owner::to_string).collect();
+    let reason = match (
+        told.is_empty(),
+        owners.iter().all(|owner| owner.bgp.is_empty()),
+    ) {
+        (true, _) => "BGP",
+        (false, true) => "Layer2",
+        (false, false) => "Layer2AndBGP",
     };
-    let (layer2, bgp) = (named(Reporter::answers), named(Reporter::peers));
-    match (layer2.is_empty(), bgp.is_empty()) {
-        (false, true) => good("Layer2", format!("at layer 2 by one of {layer2}")),
-        (true, _) => good("BGP", format!("by BGP from {bgp}")),
-        (false, false) => good(
-            "Layer2AndBGP",
-            format!("at layer 2 by one of {layer2}; by BGP from {bgp}"),
-        ),
+    let speakers: BTreeSet<&String> = owners.iter().flat_map(|owner| &owner.bgp).collect();
+    if !speakers.is_empty() {
+        let speakers: Vec<&String> = speakers.into_iter().collect();
+        told.push(format!("{BY_BGP}{}", few(&speakers, MOST_NAMED)));
     }
+    good(reason, told.join("; "))
+}
+
+/// What a message says of owners at layer 2.
+pub fn layer2_part(message: &str) -> &str {
+    message.split(BY_BGP).next().unwrap_or_default()
 }
 
 fn waiting_for_address() -> Verdict {

@@ -36,6 +36,7 @@ pub struct Metrics {
     queued: Gauge,
     failing: Gauge,
     leading: Gauge,
+    pub(super) moves: Counter,
 }
 
 impl Default for Metrics {
@@ -60,6 +61,7 @@ impl Default for Metrics {
             queued: Gauge::default(),
             failing: Gauge::default(),
             leading: Gauge::default(),
+            moves: Counter::default(),
         };
         let mut registry = Registry::default();
         let m = &metrics;
@@ -107,6 +109,11 @@ impl Default for Metrics {
             "portico_balancer_write_failures",
             "Patches of Services that failed",
             m.failed_writes.clone(),
+        );
+        registry.show(
+            "portico_balancer_address_moves",
+            "Addresses for which another node answers than before",
+            m.moves.clone(),
         );
         registry.show(
             "portico_balancer_events",

@@ -1,20 +1,39 @@
 //! What nodes report: how far each has installed Services, and who is still heard from.
 //!
 //! Clocks of two machines are compared only at first sight, when there is nothing else: later a
-//! report is alive for as long as its Lease promises since this controller saw it renewed.
+//! report is alive for as long as its Lease promises since this controller saw it renewed. Where
+//! all nodes fall silent at once it is the API server that does not pass on what they report, so
+//! for a while no node counts as dead.
 
-use std::collections::BTreeMap;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use portico_model::report::{self, NodePortReach, NodeReport};
-use portico_view::life::{self, Life};
+use portico_view::{Owners, life};
+
+/// Nodes that all fall silent at once are dead after this time.
+const LONGEST_SILENCE: Duration = Duration::from_secs(75);
 
 #[derive(Debug, Default)]
 pub struct Reports {
     nodes: BTreeMap<String, Reporter>,
+    /// Who has announced addresses, by what the nodes report.
+    owners: Owners,
+    /// When a node was last seen to report.
+    heard: Option<Instant>,
+}
+
+/// What is new by a report.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// The Services whose trouble on this node is new or over.
+    pub services: Vec<String>,
+    /// The addresses that it announces in another way.
+    pub addresses: BTreeSet<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -28,15 +47,14 @@ pub struct Reporter {
     pub since: Instant,
     /// When `installed` last grew.
     pub advanced: Instant,
+    /// When it last said of an address that it has it, or no longer has it.
+    pub moved: Option<Instant>,
     renewed: Option<MicroTime>,
+    lasts: Duration,
     expires: Instant,
 }
 
 impl Reporter {
-    pub fn is_alive(&self, now: Instant) -> bool {
-        now < self.expires
-    }
-
     /// Why it has not installed a Service that it knows of.
     pub fn trouble_with(&self, service: &str) -> Option<&str> {
         let behind = self
@@ -68,13 +86,68 @@ impl Reporter {
 }
 
 impl Reports {
-    /// A Lease is there, or was renewed. Returns the Services whose trouble on this node is new or
-    /// over.
-    pub fn apply(&mut self, lease: &Lease, now: Instant, clock: Timestamp) -> Vec<String> {
+    pub fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// Those whose reports are alive.
+    pub fn alive(&self, now: Instant) -> impl Iterator<Item = (&str, &Reporter)> {
+        let at = self.judged_at(now);
+        let alive = self.nodes.iter().filter(move |(_, node)| at < node.expires);
+        alive.map(|(name, node)| (name.as_str(), node))
+    }
+
+    /// Those that have reported, and do so no more.
+    pub fn silent(&self, now: Instant) -> impl Iterator<Item = &str> {
+        let at = self.judged_at(now);
+        let silent = self
+            .nodes
+            .iter()
+            .filter(move |(_, node)| node.expires <= at);
+        silent.map(|(name, _)| name.as_str())
+    }
+
+    pub fn is_alive(&self, node: &str, now: Instant) -> bool {
+        let at = self.judged_at(now);
+        self.nodes.get(node).is_some_and(|node| at < node.expires)
+    }
+
+    /// The moment as of which reports are judged: now, or soon after any node was last heard.
+    fn judged_at(&self, now: Instant) -> Instant {
+        let Some(heard) = self.heard else { return now };
+        if heard + LONGEST_SILENCE <= now {
+            return now;
+        }
+        // Half of the time that a report lasts: one that is due comes within it.
+        let lasts = self.nodes.values().map(|node| node.lasts).min();
+        now.min(heard + lasts.unwrap_or_default() / 2)
+    }
+
+    /// After a silence of all nodes each gets the time to be heard again.
+    fn hear(&mut self, now: Instant) {
+        let before = self.judged_at(now);
+        if before < now {
+            for node in self.nodes.values_mut() {
+                if before < node.expires {
+                    node.expires = node.expires.max(now + node.lasts);
+                }
+            }
+        }
+        self.heard = Some(now);
+    }
+
+    /// A Lease is there, or was renewed.
+    pub fn apply(&mut self, lease: &Lease, now: Instant, clock: Timestamp) -> Changed {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let Some(node) = report::node_of_lease(name) else {
-            return Vec::new();
+            return Changed::default();
         };
+        let renew_time = lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+        let is_renewed = |known: &Reporter| known.renewed != renew_time;
+        if self.nodes.get(node).is_none_or(is_renewed) {
+            self.hear(now);
+        }
+        let was_alive = self.is_alive(node, now);
         let annotation = lease
             .metadata
             .annotations
@@ -83,15 +156,19 @@ impl Reports {
         let report: NodeReport = annotation
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
-        let spec = lease.spec.clone().unwrap_or_default();
         let lasts = life::lasts(lease);
         let installed = report.services.parse().unwrap_or(0);
         let before = self.nodes.remove(node);
-        let changed = changed_troubles(before.as_ref().map(|before| &before.report), &report);
+        let services = changed_troubles(before.as_ref().map(|before| &before.report), &report);
+        let addresses = self.owners.set(node, report.announcing.as_ref());
+        let moved = match addresses.is_empty() {
+            true => before.as_ref().and_then(|before| before.moved),
+            false => Some(now),
+        };
         let reporter = match before {
             Some(before) => {
-                let renewed = before.renewed != spec.renew_time;
-                let broken = renewed && !before.is_alive(now);
+                let renewed = before.renewed != renew_time;
+                let broken = renewed && !was_alive;
                 Reporter {
                     reach: NodePortReach::from(&report),
                     since: if broken { now } else { before.since },
@@ -101,49 +178,52 @@ impl Reports {
                         before.advanced
                     },
                     expires: if renewed { now + lasts } else { before.expires },
-                    renewed: spec.renew_time,
+                    renewed: renew_time,
                     installed,
+                    moved,
+                    lasts,
                     report,
                 }
             }
             None => {
-                let expires = match life::life(lease, clock) {
-                    Life::Alive { holds } => now + holds,
-                    Life::Silent => now,
-                };
+                let expires = now + life::life(lease, clock).holds().unwrap_or_default();
                 Reporter {
                     reach: NodePortReach::from(&report),
                     report,
                     installed,
                     since: now,
                     advanced: now,
-                    renewed: spec.renew_time,
+                    renewed: renew_time,
+                    moved,
+                    lasts,
                     expires,
                 }
             }
         };
         self.nodes.insert(node.to_owned(), reporter);
-        changed
+        Changed {
+            services,
+            addresses,
+        }
     }
 
-    /// Returns the Services that had trouble there.
-    pub fn delete(&mut self, lease: &str) -> Vec<String> {
-        let removed = report::node_of_lease(lease).and_then(|node| self.nodes.remove(node));
-        removed
-            .map(|reporter| changed_troubles(Some(&reporter.report), &NodeReport::default()))
-            .unwrap_or_default()
+    pub fn delete(&mut self, lease: &str) -> Changed {
+        let Some(node) = report::node_of_lease(lease) else {
+            return Changed::default();
+        };
+        let Some(reporter) = self.nodes.remove(node) else {
+            return Changed::default();
+        };
+        Changed {
+            services: changed_troubles(Some(&reporter.report), &NodeReport::default()),
+            addresses: self.owners.set(node, None),
+        }
     }
 
-    /// Forget those that a list did not have.
-    pub fn retain(&mut self, listed: impl Fn(&str) -> bool) {
-        self.nodes
-            .retain(|node, _| listed(&report::lease_name(node)));
-    }
-
-    pub fn all(&self) -> impl Iterator<Item = (&str, &Reporter)> {
-        self.nodes
-            .iter()
-            .map(|(node, reporter)| (node.as_str(), reporter))
+    /// The Leases that a list did not have.
+    pub fn missing(&self, listed: impl Fn(&str) -> bool) -> Vec<String> {
+        let leases = self.nodes.keys().map(|node| report::lease_name(node));
+        leases.filter(|lease| !listed(lease)).collect()
     }
 
     pub fn reach(&self, node: &str) -> Option<&NodePortReach> {
@@ -163,11 +243,13 @@ impl Reports {
 
     /// When somebody falls silent, if nothing comes in.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        self.nodes
-            .values()
-            .map(|reporter| reporter.expires)
-            .filter(|expires| *expires > now)
-            .min()
+        let at = self.judged_at(now);
+        let alive = self.nodes.values().filter(|node| at < node.expires);
+        let ends = alive.map(|node| match (node.expires > now, self.heard) {
+            (false, Some(heard)) => heard + LONGEST_SILENCE,
+            _ => node.expires,
+        });
+        ends.min()
     }
 }
 
@@ -191,7 +273,6 @@ fn changed_troubles(before: Option<&NodeReport>, after: &NodeReport) -> Vec<Stri
 pub mod tests {
     use super::*;
     use serde_json::json;
-    use std::time::Duration;
 
     pub fn lease(node: &str, renewed: &str, report: &NodeReport) -> Lease {
         let lease = json!({
@@ -218,10 +299,10 @@ pub mod tests {
             clock,
         );
         let alive = |reports: &Reports, after: u64| {
-            reports.nodes["a"].is_alive(now + Duration::from_secs(after))
+            now + Duration::from_secs(after) < reports.nodes["a"].expires
         };
-        // It was renewed 10 s before it was first seen, by clocks that may differ by 5 s.
-        assert!(alive(&reports, 24) && !alive(&reports, 25));
+        // It was renewed 10 s before it was first seen.
+        assert!(alive(&reports, 19) && !alive(&reports, 20));
         // Shown again by a list, not renewed: no longer alive for that.
         reports.apply(
             &lease("a", "2026-01-01T00:00:00.000000Z", &at(7)),
@@ -232,13 +313,13 @@ pub mod tests {
         // A clock that is wrong by years counts nothing after the first sight.
         reports.apply(
             &lease("a", "1999-01-01T00:00:00.000000Z", &at(9)),
-            now + Duration::from_secs(40),
+            now + Duration::from_secs(200),
             clock,
         );
-        assert!(alive(&reports, 69));
+        assert!(alive(&reports, 229));
         assert_eq!(
             reports.nodes["a"].since,
-            now + Duration::from_secs(40),
+            now + Duration::from_secs(200),
             "it was silent in between"
         );
         assert_eq!(reports.nodes["a"].installed, 9);
@@ -253,13 +334,13 @@ pub mod tests {
             now,
             clock,
         );
-        assert!(!reports.nodes["a"].is_alive(now));
+        assert!(!reports.is_alive("a", now));
         reports.apply(
             &lease("a", "2026-01-01T00:00:00.500000Z", &at(7)),
             now,
             clock,
         );
-        assert!(reports.nodes["a"].is_alive(now));
+        assert!(reports.is_alive("a", now));
     }
 
     #[test]
@@ -275,15 +356,64 @@ pub mod tests {
         };
         let time = "2026-01-01T00:00:00.000000Z";
         assert_eq!(
-            reports.apply(&lease("a", time, &with(&["x/a", "x/b"])), now, clock),
+            reports
+                .apply(&lease("a", time, &with(&["x/a", "x/b"])), now, clock)
+                .services,
             ["x/a", "x/b"]
         );
         assert_eq!(
-            reports.apply(&lease("a", time, &with(&["x/b", "x/c"])), now, clock),
+            reports
+                .apply(&lease("a", time, &with(&["x/b", "x/c"])), now, clock)
+                .services,
             ["x/a", "x/c"]
         );
         assert_eq!(reports.nodes["a"].trouble_with("x/b"), Some("taken"));
-        assert_eq!(reports.delete("portico-node-a"), ["x/b", "x/c"]);
+        assert_eq!(reports.delete("portico-node-a").services, ["x/b", "x/c"]);
+    }
+
+    #[test]
+    fn a_node_that_falls_silent_alone_is_dead_and_all_at_once_are_not() {
+        let (began, clock) = (Instant::now(), Timestamp::UNIX_EPOCH);
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        let mut reports = Reports::default();
+        let tell = |reports: &mut Reports, node: &str, second: u64| {
+            let mut lease = lease(
+                node,
+                &format!("1970-01-01T00:{second:02}:00.000000Z"),
+                &at_7(),
+            );
+            lease.spec.as_mut().unwrap().lease_duration_seconds = Some(3);
+            reports.apply(&lease, at(second), clock);
+        };
+        let alive = |reports: &Reports, second: u64| -> Vec<String> {
+            let alive = reports.alive(at(second));
+            alive.map(|(name, _)| name.to_owned()).collect()
+        };
+        for second in 0..5 {
+            tell(&mut reports, "a", second);
+            if second < 2 {
+                tell(&mut reports, "b", second);
+            }
+        }
+        assert_eq!(alive(&reports, 4), ["a"], "b was last heard at 1");
+        assert_eq!(reports.silent(at(4)).collect::<Vec<_>>(), ["b"]);
+        tell(&mut reports, "b", 5);
+        // The API server is away.
+        assert_eq!(alive(&reports, 60), ["a", "b"]);
+        assert_eq!(reports.next_deadline(at(60)), Some(at(5) + LONGEST_SILENCE));
+        assert_eq!(alive(&reports, 81), Vec::<String>::new());
+        // It is back, and the nodes report one after another.
+        tell(&mut reports, "a", 50);
+        assert_eq!(alive(&reports, 52), ["a", "b"]);
+        assert_eq!(alive(&reports, 53), ["a", "b"], "a is silent too");
+        for second in 51..54 {
+            tell(&mut reports, "a", second);
+        }
+        assert_eq!(alive(&reports, 53), ["a"]);
+    }
+
+    fn at_7() -> NodeReport {
+        at(7)
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod steps;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use super::slices::Slices;
 use crate::provider::{Abilities, Endpoint, Node, Request};
 use portico_model::key::ObjectKey;
 
-pub use notes::Note;
+pub use notes::{ADDRESS_MOVED, Note};
 pub use steps::{Call, Called, Step, Write};
 
 pub struct State {
@@ -74,6 +75,15 @@ struct Entry {
     orphans: Vec<Arc<Request>>,
     /// When conditions were last written.
     told: Option<Instant>,
+    /// The nodes that answered for its addresses when they were last looked at, and since when.
+    owners: BTreeMap<IpAddr, Owned>,
+}
+
+/// Who answers for an address, as people were last told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owned {
+    node: String,
+    since: String,
 }
 
 /// What happened since the work on a Service began.
@@ -108,6 +118,7 @@ impl Entry {
             run: Run::default(),
             orphans: Vec::new(),
             told: None,
+            owners: BTreeMap::new(),
         }
     }
 }
@@ -263,7 +274,11 @@ impl State {
     }
 
     fn judge(&self, entry: &Entry, facts: &Facts, now: Instant) -> Judgement {
-        judge::judge(&View {
+        judge::judge(&self.view(entry, facts, now))
+    }
+
+    fn view<'a>(&'a self, entry: &'a Entry, facts: &'a Facts, now: Instant) -> View<'a> {
+        View {
             facts,
             memory: &entry.memory,
             provider: &self.provider,
@@ -274,7 +289,7 @@ impl State {
             version: entry.version,
             since: entry.since,
             now,
-        })
+        }
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Entry {
     hash: u64,
     /// Who is to have it, by our view.
     first: Option<NodeId>,
+    /// Which other node was last to have it.
+    before: Option<NodeId>,
     state: State,
     /// Another member was to have it while we knew of it: it is taken before it is asked for.
     vouched: bool,
@@ -63,6 +65,7 @@ impl Entry {
             share,
             hash,
             first: None,
+            before: None,
             state: State::Others,
             vouched: false,
             defended_at: None,
@@ -124,10 +127,22 @@ impl Speaker {
             .or_insert_with(|| Entry::new(address, share.clone()));
         entry.share = share;
         self.restless.insert(address);
-        let first = self.first(address);
+        self.set_first(address);
+    }
+
+    /// Finds out who is to have the address now.
+    fn set_first(&mut self, address: IpAddr) {
+        let (first, me) = (self.first(address), self.me);
         if let Some(entry) = self.entries.get_mut(&address) {
-            entry.first = first;
+            let last = std::mem::replace(&mut entry.first, first);
+            let moved = last.filter(|last| Some(*last) != first && *last != me);
+            entry.before = moved.or(entry.before);
         }
+    }
+
+    /// The other node that was last to have an address, if one was while we knew of the address.
+    pub fn before(&self, address: IpAddr) -> Option<NodeId> {
+        self.entries.get(&address).and_then(|entry| entry.before)
     }
 
     pub(super) fn drop_all(&mut self, out: &mut Vec<Output>) {
@@ -141,10 +156,7 @@ impl Speaker {
     pub(super) fn step_all(&mut self, now: Time, out: &mut Vec<Output>) {
         let addresses: Vec<IpAddr> = self.entries.keys().copied().collect();
         for address in addresses {
-            let first = self.first(address);
-            if let Some(entry) = self.entries.get_mut(&address) {
-                entry.first = first;
-            }
+            self.set_first(address);
             self.step(now, address, out);
         }
     }
@@ -329,7 +341,7 @@ impl Speaker {
             .iter()
             .copied()
             .filter(|node| self.is_fit(entry, *node));
-        fit.max_by_key(|node| rank::score(entry.hash, *node))
+        rank::first(entry.hash, fit)
     }
 
     fn is_fit(&self, entry: &Entry, node: NodeId) -> bool {

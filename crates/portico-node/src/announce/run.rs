@@ -15,7 +15,7 @@ use portico_model::announce::Announceable;
 use portico_model::edge::Surroundings;
 use portico_model::key::ObjectKey;
 use portico_model::pools::PoolBgp;
-use portico_model::report::{Announcing, Session};
+use portico_model::report::{Announcing, MOST_ADDRESSES, Session};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -63,10 +63,7 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
     let key = key::read(parts.client.clone(), parts.key_file.clone());
     let mut neighbours = parts.edge.is_some().then(Neighbours::new);
     let mut announcer = Announcer::new(parts);
-    let (mut sessions, mut members) = (
-        announcer.sessions.subscribe(),
-        announcer.members.subscribe(),
-    );
+    let (mut sessions, mut layer2) = (announcer.sessions.subscribe(), announcer.layer2.subscribe());
     tokio::pin!(stop, key);
     loop {
         tokio::select! {
@@ -76,7 +73,7 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
             () = announcer.routes.deliver() => {}
             () = announcer.shares.deliver() => {}
             Ok(()) = sessions.changed() => {}
-            Ok(()) = members.changed() => {}
+            Ok(()) = layer2.changed() => {}
             () = links_changed(&mut neighbours) => {}
             Some(ended) = announcer.running.join_next() => {
                 tracing::error!(?ended, "a part of announcing broke, and is missing until the daemon is started \
@@ -89,10 +86,13 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
         }
         announcer.step();
         announcer.tell_edge(neighbours.as_ref());
-        let now = announcer.is_begun().then(|| Announcing {
-            members: members.borrow_and_update().clone(),
-            sessions: sessions.borrow_and_update().clone(),
-        });
+        let (sessions, layer2) = (
+            sessions.borrow_and_update().clone(),
+            layer2.borrow_and_update().clone(),
+        );
+        let now = announcer
+            .is_begun()
+            .then(|| announcer.report(sessions, layer2));
         announcer
             .parts
             .report
@@ -120,7 +120,9 @@ struct Announcer {
     routes: Outbox<Arc<PoolBgp>>,
     shares: Outbox<Arc<Share>>,
     sessions: watch::Sender<Vec<Session>>,
-    members: watch::Sender<Vec<String>>,
+    layer2: watch::Sender<l2::Layer2>,
+    /// Addresses that this node announces by BGP.
+    routed: BTreeSet<IpAddr>,
     /// Those who announce.
     running: JoinSet<()>,
 }
@@ -146,7 +148,8 @@ impl Announcer {
             routes: Outbox::default(),
             shares: Outbox::default(),
             sessions: watch::Sender::default(),
-            members: watch::Sender::default(),
+            layer2: watch::Sender::default(),
+            routed: BTreeSet::new(),
             running: JoinSet::new(),
         }
     }
@@ -193,6 +196,12 @@ impl Announcer {
             return;
         }
         let changes = self.plan.take();
+        for (address, route) in &changes.routes {
+            match route {
+                Some(_) => self.routed.insert(*address),
+                None => self.routed.remove(address),
+            };
+        }
         self.routes.put(changes.routes);
         self.shares.put(changes.shares);
         if std::mem::take(&mut self.nodes_changed) {
@@ -221,6 +230,18 @@ impl Announcer {
         }
         let now = Some(surroundings.filter(|_| has_pools));
         to_edge.send_if_modified(|told| std::mem::replace(told, now.clone()) != now);
+    }
+
+    fn report(&self, sessions: Vec<Session>, layer2: l2::Layer2) -> Announcing {
+        let routes = self.routed.iter().take(MOST_ADDRESSES);
+        Announcing {
+            members: layer2.members,
+            sessions,
+            holds: Some(layer2.holds),
+            more_held: layer2.more_held,
+            routes: Some(routes.copied().collect()),
+            more_routes: self.routed.len().saturating_sub(MOST_ADDRESSES),
+        }
     }
 
     fn is_begun(&self) -> bool {
@@ -276,7 +297,7 @@ impl Announcer {
             shares,
             key,
             port: self.parts.port,
-            members: self.members.clone(),
+            report: self.layer2.clone(),
             metrics: self.parts.l2.clone(),
         }));
     }

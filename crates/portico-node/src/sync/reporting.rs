@@ -37,9 +37,8 @@ impl Reporting {
         }
     }
 
-    /// A load balancer's condition says on how many nodes it is live. Nobody looks at the rest
-    /// before the next renewal, and thousands of nodes that each tell of each change would be a
-    /// load of its own.
+    /// A load balancer's condition says on how many nodes it is live, so that is told before other
+    /// changes, where they have to wait.
     pub fn is_awaited(&mut self) {
         self.awaited = true;
     }
@@ -81,7 +80,7 @@ impl Reporting {
             self.look_for_conflicts(index);
             (self.look, self.looked) = (false, Some(now));
         }
-        // What is not told at once is there for the next renewal.
+        // What is of no interest by itself is there for the next report.
         report.send_if_modified(|told| {
             let first = told.is_none();
             // Before the first table is in, there is nothing to tell.
@@ -92,15 +91,16 @@ impl Reporting {
                 return false;
             }
             let told = told.get_or_insert_default();
-            let mut urgent = first;
+            let (mut changed, mut awaited) = (first, first);
             if done {
                 // The version comes after the object.
                 let is_newer = told.services != services;
-                urgent |= is_newer && std::mem::take(&mut self.awaited);
+                changed |= is_newer;
+                awaited |= is_newer && std::mem::take(&mut self.awaited);
                 (told.services, told.slices) = (services, slices);
                 let node_ports = index.node_port_networks();
                 let partitions = index.partition_networks();
-                urgent |= told.node_ports != node_ports || told.partitions != partitions;
+                awaited |= told.node_ports != node_ports || told.partitions != partitions;
                 (told.node_ports, told.partitions) = (node_ports, partitions);
             }
             if told.trouble != self.trouble
@@ -110,9 +110,10 @@ impl Reporting {
                 told.trouble.clone_from(&self.trouble);
                 told.behind.clone_from(&self.behind);
                 told.more_behind = self.more_behind;
-                urgent = true;
+                awaited = true;
             }
-            urgent
+            told.awaited += u64::from(awaited);
+            changed || awaited
         });
     }
 

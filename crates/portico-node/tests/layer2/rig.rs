@@ -1,7 +1,7 @@
 //! Nodes, a client and a stranger on one switch.
 
 use portico_l2::{NodeId, rank};
-use portico_node::announce::l2::{self, Key, Metrics, Parts};
+use portico_node::announce::l2::{self, Key, Layer2, Metrics, Parts};
 use portico_node::announce::{Peers, Share};
 use portico_testbed::{Host, Process, Testbed};
 use std::collections::BTreeMap;
@@ -190,7 +190,7 @@ pub fn take_part(settings: &str) {
         .unwrap();
     runtime.block_on(async {
         let (changes, shares) = mpsc::channel(1);
-        let (members, mut told) = watch::channel(vec![]);
+        let (report, mut told) = watch::channel(Layer2::default());
         let all = addresses().map(|address| (address, Some(Arc::new(Share::default())))).collect();
         changes.send(all).await.unwrap();
         let mut stop = signal(SignalKind::terminate()).unwrap();
@@ -200,13 +200,13 @@ pub fn take_part(settings: &str) {
             shares,
             key: Key::new(key.as_bytes()),
             port: PORT,
-            members,
+            report,
             metrics: Metrics::default(),
         }));
         loop {
             tokio::select! {
                 _ = stop.recv() => break,
-                Ok(()) = told.changed() => std::fs::write(log, told.borrow_and_update().join("\n")).unwrap(),
+                Ok(()) = told.changed() => std::fs::write(log, told.borrow_and_update().members.join("\n")).unwrap(),
             }
         }
         drop(changes);

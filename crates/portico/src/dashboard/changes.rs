@@ -98,10 +98,10 @@ mod tests {
         let mut next = |fleet: &Fleet, trouble| changes.next(fleet, trouble, Timestamp::UNIX_EPOCH);
         assert!(next(&fleet, None).is_some(), "an empty fleet is told once");
         assert_eq!(next(&fleet, None), None);
-        fleet.apply(service("web", 80));
-        fleet.apply(service("db", 5432));
+        fleet.apply(service("web", 80), Timestamp::UNIX_EPOCH);
+        fleet.apply(service("db", 5432), Timestamp::UNIX_EPOCH);
         assert_eq!(next(&fleet, None).unwrap().services.len(), 2);
-        fleet.apply(service("web", 81));
+        fleet.apply(service("web", 81), Timestamp::UNIX_EPOCH);
         fleet.delete(&service("db", 5432));
         let line = next(&fleet, None).unwrap();
         assert_eq!(line.services["shop/db"], Value::Null);

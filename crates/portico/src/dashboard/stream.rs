@@ -15,8 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// Changes are gathered for this long, so that a page is not drawn more often than people see.
 const GATHER: Duration = Duration::from_millis(200);
-/// Silence changes what is shown as well, since reports grow old: the fleet is judged again after
-/// this time, also when nothing has happened.
+/// The fleet is judged again after this time, also when nothing has happened.
 const JUDGE_AGAIN: Duration = Duration::from_secs(5);
 /// A page that reads slower than the fleet changes is told less often, and no line is kept for it.
 const LINES: usize = 1;
@@ -42,23 +41,26 @@ async fn follow(reader: Reader, page: mpsc::Sender<Bytes>) {
     let mut news = fleet::follow(&as_caller(reader));
     let (mut watched, mut changes) = (WatchedFleet::default(), Changes::default());
     let (mut is_new, mut judged) = (true, Instant::now());
+    // Silence changes what is shown as well: reports grow old.
+    let mut silence = None;
     let mut look = tokio::time::interval(GATHER);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             Some(event) = news.next() => {
-                is_new = true;
-                watched.apply(event);
+                is_new |= watched.apply(event, Timestamp::now());
                 while let Some(Some(event)) = news.next().now_or_never() {
-                    watched.apply(event);
+                    is_new |= watched.apply(event, Timestamp::now());
                 }
             }
             _ = look.tick(), if watched.is_complete() || watched.trouble.is_some() => {
-                if !is_new && judged.elapsed() < JUDGE_AGAIN {
+                let clock = Timestamp::now();
+                let is_silent = silence.is_some_and(|silence| silence <= clock);
+                if !is_new && !is_silent && judged.elapsed() < JUDGE_AGAIN {
                     continue;
                 }
                 (is_new, judged) = (false, Instant::now());
-                let clock = Timestamp::now();
+                silence = watched.fleet.next_silence(clock);
                 let line = changes.next(&watched.fleet, watched.trouble.as_deref(), clock);
                 let Some(mut line) = line.and_then(|line| serde_json::to_vec(&line).ok()) else {
                     continue;

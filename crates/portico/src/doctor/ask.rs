@@ -11,7 +11,7 @@ use portico_client::access;
 use portico_client::error::chain;
 use portico_model::objects;
 use portico_model::report::{self, NodeReport};
-use portico_view::ReportView;
+use portico_view::{ReportView, life};
 use portico_vip::config::STATUS_PORT;
 use portico_vip::status::Status;
 use std::collections::BTreeMap;
@@ -117,7 +117,8 @@ async fn reports(reader: &Reader) -> anyhow::Result<BTreeMap<String, NodeReport>
     let now = Timestamp::now();
     let of = |lease: &Lease| {
         let node = report::node_of_lease(lease.metadata.name.as_deref()?)?;
-        let report = ReportView::of(lease, 0, now).filter(|report| report.fresh)?;
+        let is_alive = life::life(lease, now).is_alive();
+        let report = ReportView::of(lease, is_alive, 0, now).filter(|report| report.fresh)?;
         Some((node.to_owned(), report.content))
     };
     Ok(leases.iter().filter_map(of).collect())

@@ -4,6 +4,7 @@ use anyhow::{Context, bail};
 use portico_model::explain::{Origin, Packet};
 use portico_model::objects::{Node, Pod, Service};
 use portico_model::table::Protocol;
+use portico_view::Owners;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -74,6 +75,8 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     pub pods: Vec<Pod>,
     pub services: Vec<Service>,
+    /// Who has announced addresses.
+    pub owners: Owners,
 }
 
 impl Cluster {
@@ -102,10 +105,12 @@ impl Cluster {
                 .map(|node| node.metadata.name.clone())
                 .min()
         };
-        let node = match (node, home, for_node()) {
+        let owner = || self.owner(destination.ip());
+        let for_node = for_node().map(|node| node.metadata.name.clone());
+        let node = match (node, home, for_node.or_else(owner)) {
             (Some(chosen), _, _) => self.node(chosen)?.metadata.name.clone(),
             (None, Some(home), _) => home,
-            (None, None, Some(node)) => node.metadata.name.clone(),
+            (None, None, Some(node)) => node,
             (None, None, None) => first().context("the API server knows no nodes")?,
         };
         let local: Arc<[IpAddr]> = addresses(self.node(&node)?).into();
@@ -119,6 +124,13 @@ impl Cluster {
             local,
         };
         Ok((node, packet))
+    }
+
+    /// The node that a packet from outside reaches because it attracts the address's traffic.
+    fn owner(&self, address: IpAddr) -> Option<String> {
+        let owner = self.owners.of_address(address, &|_| true);
+        let named = owner.node.or_else(|| owner.bgp.first().cloned())?;
+        self.node(&named).ok().map(|_| named)
     }
 
     fn destination(&self, to: &To) -> anyhow::Result<(SocketAddr, Protocol)> {

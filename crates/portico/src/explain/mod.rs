@@ -13,6 +13,8 @@ use clap::Args;
 use ends::Cluster;
 pub use ends::{From, To};
 use ipnet::IpNet;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use kernel::Place;
 use portico_model::edge::Surroundings;
 use portico_model::explain::{Explanation, Packet, explain};
@@ -20,9 +22,10 @@ use portico_model::index::{self, DetectLocal, Index, NodePortSetting};
 use portico_model::objects::{EndpointSlice, Node, ServiceCidr};
 use portico_model::partitions::PortPartition;
 use portico_model::pools::AddressRange;
-use portico_model::report::NodeReport;
+use portico_model::report::{self, NodeReport};
 use portico_model::table::{Family, PerFamily};
 use portico_node::inspect::FoundEdge;
+use portico_view::Owners;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -64,7 +67,8 @@ pub struct Question {
     /// The port that it comes from, which decides about the node that serves it at the edge.
     #[arg(long, value_name = "PORT")]
     pub source_port: Option<u16>,
-    /// The node that it reaches [default: the one that it comes from or is for, or the first].
+    /// The node that it reaches [default: the one that it comes from or is for, or that answers for
+    /// the address, or the first].
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
 }
@@ -199,6 +203,17 @@ fn look(
     (explanation, kernel)
 }
 
+/// Who has announced addresses. Where reports cannot be read, nobody is known to.
+async fn owners(reader: &Reader) -> Owners {
+    let path = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector={}",
+        report::NAMESPACE,
+        report::LABEL
+    );
+    let leases: Vec<Lease> = reader.list(&path).await.unwrap_or_default();
+    Owners::of_leases(&leases, Timestamp::now())
+}
+
 /// What the node tells of itself.
 async fn node_report(reader: &Reader, node: &str) -> Option<NodeReport> {
     use portico_model::report::{ANNOTATION, NAMESPACE, lease_name};
@@ -229,6 +244,7 @@ impl Known {
             nodes: reader.list("/api/v1/nodes").await?,
             pods: reader.list("/api/v1/pods").await?,
             services: reader.list("/api/v1/services").await?,
+            owners: owners(reader).await,
         };
         let slices = reader
             .list("/apis/discovery.k8s.io/v1/endpointslices")

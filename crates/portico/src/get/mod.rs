@@ -5,7 +5,7 @@ mod tables;
 
 use crate::client::Access;
 use crate::fleet::{self, Scope};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -60,9 +60,12 @@ enum What {
 #[serde(transparent)]
 struct Shown<T> {
     items: Vec<T>,
-    /// Which columns are needed.
+    /// Several namespaces are shown, so each name has its own.
     #[serde(skip)]
-    wide: bool,
+    with_namespace: bool,
+    /// More is shown of each: `-o wide`.
+    #[serde(skip)]
+    is_wide: bool,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -74,16 +77,17 @@ async fn get(arguments: &Arguments) -> anyhow::Result<()> {
     // How far a node is shows by all Services.
     let everything = arguments.all_namespaces || arguments.what == What::Nodes;
     let scope: Scope<'_> = (!everything).then_some(arguments.namespace.as_str());
-    let now = Timestamp::now();
-    let fleet = fleet::read(&reader, scope);
+    let fleet = fleet::read_beyond_doubt(&reader, scope);
     match arguments.what {
-        What::Services => arguments.show(fleet.await?.services(now), |service| &service.name),
-        What::Nodes => arguments.show(fleet.await?.nodes(now), |node| &node.name),
+        What::Services => arguments.show(fleet.await?.services(Timestamp::now()), |service| {
+            &service.name
+        }),
+        What::Nodes => arguments.show(fleet.await?.nodes(Timestamp::now()), |node| &node.name),
         What::Endpoints => arguments.show(fleet.await?.endpoints(), |endpoint| &endpoint.service),
         What::Balancers => {
             let balancers = fleet
                 .await?
-                .services(now)
+                .services(Timestamp::now())
                 .into_iter()
                 .filter(|service| service.is_balancer());
             let balancers: Vec<tables::Balancer> = balancers.map(tables::Balancer).collect();
@@ -93,7 +97,7 @@ async fn get(arguments: &Arguments) -> anyhow::Result<()> {
             let partitions: Vec<PortPartition> = reader
                 .list_if_known("/apis/portico.dev/v1/portpartitions")
                 .await?;
-            let nodes = fleet.await?.nodes(now);
+            let nodes = fleet.await?.nodes(Timestamp::now());
             let views = PartitionView::all(&partitions, &nodes);
             arguments.show(views, |partition| &partition.name)
         }
@@ -124,7 +128,8 @@ impl Arguments {
         }
         self.output.print(&Shown {
             items,
-            wide: self.all_namespaces,
+            with_namespace: self.all_namespaces,
+            is_wide: self.output.output == Format::Wide,
         })
     }
 

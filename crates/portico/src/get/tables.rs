@@ -3,7 +3,7 @@
 use super::Shown;
 use crate::output::Table;
 use portico_view::text::{age, few};
-use portico_view::{EndpointView, NodeView, PartitionView, PoolView, ServiceView};
+use portico_view::{EndpointView, NodeView, Owner, PartitionView, PoolView, ServiceView};
 use serde::Serialize;
 use std::fmt;
 
@@ -16,8 +16,8 @@ const FEW: usize = 3;
 pub struct Balancer(pub ServiceView);
 
 /// With the namespace, where several are shown.
-fn named(wide: bool, namespace: &str, name: &str) -> String {
-    if wide {
+fn named(with_namespace: bool, namespace: &str, name: &str) -> String {
+    if with_namespace {
         format!("{namespace}/{name}")
     } else {
         name.to_owned()
@@ -33,7 +33,7 @@ fn table<T>(f: &mut fmt::Formatter<'_>, what: &str, items: &[T], table: &Table) 
 
 impl fmt::Display for Shown<ServiceView> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = Table::new([
+        let mut head = vec![
             "name",
             "type",
             "addresses",
@@ -41,10 +41,14 @@ impl fmt::Display for Shown<ServiceView> {
             "ready",
             "live",
             "conditions",
-        ]);
+        ];
+        if self.is_wide {
+            head.extend(["answered-by", "since", "why"]);
+        }
+        let mut rows = Table::new(head);
         for service in &self.items {
-            rows.row([
-                named(self.wide, &service.namespace, &service.name),
+            let mut row = vec![
+                named(self.with_namespace, &service.namespace, &service.name),
                 match service.visibility.as_str() {
                     "" => service.type_.clone(),
                     narrow => format!("{} ({narrow})", service.type_),
@@ -54,10 +58,34 @@ impl fmt::Display for Shown<ServiceView> {
                 format!("{} of {}", service.endpoints.ready, service.endpoints.total),
                 service.live_in_words(),
                 service.conditions_in_words(),
-            ]);
+            ];
+            if self.is_wide {
+                row.extend(owners(service));
+            }
+            rows.row(row);
         }
         table(f, "Services", &self.items, &rows)
     }
+}
+
+/// Who answers for its addresses, since when, and why.
+fn owners(service: &ServiceView) -> [String; 3] {
+    let each = |told: &dyn Fn(&Owner) -> String| -> String {
+        let all: Vec<String> = service.owners.iter().map(told).collect();
+        few(&all, FEW)
+    };
+    let node = |owner: &Owner| {
+        let none = || owner.bgp.is_empty().then(|| "none".to_owned());
+        let layer2 = owner.node.clone().or_else(none);
+        let bgp = (!owner.bgp.is_empty()).then(|| format!("BGP: {}", few(&owner.bgp, FEW)));
+        let both: Vec<String> = layer2.into_iter().chain(bgp).collect();
+        both.join(", ")
+    };
+    [
+        each(&node),
+        each(&|owner| owner.since.clone()),
+        each(&|owner| owner.why.clone()),
+    ]
 }
 
 impl fmt::Display for Shown<NodeView> {
@@ -104,7 +132,7 @@ impl fmt::Display for Shown<EndpointView> {
         ]);
         for endpoint in &self.items {
             rows.row([
-                named(self.wide, &endpoint.namespace, &endpoint.service),
+                named(self.with_namespace, &endpoint.namespace, &endpoint.service),
                 endpoint.port_name.clone(),
                 endpoint.address.clone(),
                 endpoint.state.to_string(),
@@ -188,7 +216,7 @@ impl fmt::Display for Shown<Balancer> {
         ]);
         let mut notes = String::new();
         for Balancer(service) in &self.items {
-            let name = named(self.wide, &service.namespace, &service.name);
+            let name = named(self.with_namespace, &service.namespace, &service.name);
             let held = |aspect: &str| {
                 service
                     .condition(aspect)

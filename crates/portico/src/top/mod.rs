@@ -9,7 +9,7 @@ mod tests;
 mod view;
 
 use crate::fetch;
-use crate::fleet::{self, AllNews};
+use crate::fleet::{self, AllNews, LONGEST_DOUBT, News};
 use crate::output::{Format, Output, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -34,6 +34,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// For the lists of a start.
 const PATIENCE: Duration = Duration::from_secs(20);
+const A_MOMENT: Duration = Duration::from_millis(200);
 /// For a node's metrics, and between two looks at them.
 const METRICS_PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(2);
@@ -90,7 +91,7 @@ async fn first(news: &mut AllNews) -> anyhow::Result<State> {
     let (mut state, deadline) = (State::default(), Instant::now() + PATIENCE);
     while !state.is_complete() {
         match timeout_at(deadline, news.next()).await {
-            Ok(Some(told)) => state.apply(told),
+            Ok(Some(told)) => take(&mut state, told),
             _ => {
                 let why = state
                     .trouble()
@@ -100,13 +101,26 @@ async fn first(news: &mut AllNews) -> anyhow::Result<State> {
             }
         }
     }
-    // Reports that are there come as soon as the rest.
-    while let Ok(Some(told)) =
-        timeout_at(Instant::now() + Duration::from_millis(200), news.next()).await
-    {
-        state.apply(told);
+    // Reports that are there come as soon as the rest; of a node whose report is late it is known
+    // soon whether it lives.
+    take_for(&mut state, news, A_MOMENT).await;
+    if let Some(doubt) = state.doubt().filter(|doubt| *doubt <= LONGEST_DOUBT) {
+        take_for(&mut state, news, doubt).await;
     }
     Ok(state)
+}
+
+async fn take_for(state: &mut State, news: &mut AllNews, time: Duration) {
+    let until = Instant::now() + time;
+    while let Ok(Some(told)) = timeout_at(until, news.next()).await {
+        take(state, told);
+    }
+    state.set_clock(Timestamp::now());
+}
+
+fn take(state: &mut State, told: News) {
+    state.set_clock(Timestamp::now());
+    state.apply(told);
 }
 
 type Looks = JoinSet<(String, Result<Measured, String>)>;
@@ -154,7 +168,7 @@ async fn live(
             .context("cannot draw")?;
         tokio::select! {
             Some(told) = news.next() => {
-                state.apply(told);
+                take(&mut state, told);
                 // A burst is one picture.
                 while let Some(Some(told)) = futures_util::FutureExt::now_or_never(news.next()) {
                     state.apply(told);

@@ -8,6 +8,7 @@ use portico_view::{EndpointState, EndpointView, NodeView, ServiceView};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -63,17 +64,23 @@ pub struct EndpointRow {
 }
 
 impl State {
+    /// Came at the time that the clock was last set to.
     pub fn apply(&mut self, news: News) {
-        self.watched.apply(news);
+        self.watched.apply(news, self.clock);
     }
 
-    /// What is shown from now on is judged by this time.
+    /// What comes, and what is shown, from now on is judged by this time.
     pub fn set_clock(&mut self, clock: Timestamp) {
         self.clock = clock;
     }
 
     pub fn is_complete(&self) -> bool {
         self.watched.is_complete()
+    }
+
+    /// How long it takes until it is known of all nodes whether they live.
+    pub fn doubt(&self) -> Option<Duration> {
+        self.watched.fleet.doubt(self.clock)
     }
 
     /// Why what is shown may be old.

@@ -75,6 +75,10 @@ fn sample() -> State {
                     json!([{"addresses": ["10.244.1.10"], "nodeName": "n1"}, {"addresses": ["10.244.2.10"], "nodeName": "n2", "conditions": {"ready": false, "serving": true, "terminating": true}}]),
                 ),
                 slice(
+                    "db",
+                    json!([{"addresses": ["10.244.1.12"], "nodeName": "n1", "conditions": {"ready": false}}]),
+                ),
+                slice(
                     "api",
                     json!([{"addresses": ["10.244.1.11"], "nodeName": "n1", "conditions": {"ready": true}}]),
                 ),
@@ -140,7 +144,7 @@ fn the_fleet_is_drawn() {
     );
     assert_eq!(
         line(&text, "shop/db"),
-        "shop/db ClusterIP 10.96.0.7 80/tcp 0/0 0 none of 0 endpoints is ready"
+        "shop/db ClusterIP 10.96.0.7 80/tcp 0/1 0 none of 1 endpoints is ready"
     );
     assert!(
         line(&text, "shop/api").contains("1/1 a 0 Allocated is False"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use portico_model::report::{Announcing, Behind, NodeReport, Session};
+use portico_model::report::{Announcing, Behind, Holding, NodeReport, Session};
 use serde_json::{Value, json};
 
 use super::*;
@@ -34,14 +34,30 @@ fn ingress() -> Vec<Ingress> {
 
 fn report(version: u64) -> NodeReport {
     let announcing = Announcing {
-        members: vec!["a".into()],
-        sessions: Vec::new(),
+        members: ["a", "b", "c"].map(str::to_owned).into(),
+        holds: Some(Vec::new()),
+        routes: Some(Vec::new()),
+        ..Announcing::default()
     };
     NodeReport {
         services: version.to_string(),
         announcing: Some(announcing),
         ..NodeReport::default()
     }
+}
+
+/// The report of the node that answers for the address.
+fn owner(version: u64) -> NodeReport {
+    let mut report = report(version);
+    if let Some(announcing) = &mut report.announcing {
+        announcing.holds = Some(vec![Holding {
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            since: "2026-01-01T00:00:00Z".into(),
+            why: "c is gone".into(),
+            before: "c".into(),
+        }]);
+    }
+    report
 }
 
 impl World {
@@ -68,7 +84,7 @@ impl World {
                 nodes: BTreeSet::from(["a".into(), "b".into()]),
             },
             nodes,
-            reports: ["a", "b", "c"].map(|name| (name, report(10))).into(),
+            reports: vec![("a", owner(10)), ("b", report(10)), ("c", report(10))],
             age: Duration::from_secs(60),
         };
         world.make(Balancer {
@@ -158,7 +174,7 @@ fn all_is_well() {
     assert_eq!(judgement.verdicts[1].message, "live on 3 of 3 nodes");
     assert_eq!(
         judgement.verdicts[2].message,
-        "at layer 2 by one of a, b, c"
+        "a answers for 192.0.2.1 since 2026-01-01T00:00:00Z (c is gone; before: c)"
     );
 }
 
@@ -174,7 +190,7 @@ fn every_reason() {
         "Layer2=True",
         "EndpointsReady=True",
     ];
-    let cases: [(&str, Make, [&str; 4]); 20] = [
+    let cases: [(&str, Make, [&str; 4]); 22] = [
         (
             "new",
             |w| {
@@ -299,6 +315,20 @@ fn every_reason() {
             [WELL[0], WELL[1], "NobodyAnnounces=False", UNSEEN],
         ),
         (
+            "nobody answers",
+            |w| w.reports[0].1 = report(10),
+            [WELL[0], WELL[1], "NobodyAnswers=False", UNSEEN],
+        ),
+        (
+            "programs before 0.2 do not say who answers",
+            |w| {
+                w.reports.iter_mut().for_each(|(_, node)| {
+                    node.announcing.as_mut().unwrap().holds = None;
+                })
+            },
+            WELL,
+        ),
+        (
             "by BGP",
             |w| {
                 w.reports.iter_mut().for_each(|(_, node)| {
@@ -412,19 +442,23 @@ fn a_try_that_fails_says_which_it_was() {
     assert_eq!(world.judge().verdicts[1].message, "no route (attempt 2)");
 }
 
-/// Words of a good condition are not written again, so they have to be true from the beginning.
+/// A condition never names a node that has lost the address.
 #[test]
-fn nodes_that_follow_are_named_from_the_beginning() {
+fn the_one_owner_is_named() {
     let mut world = World::new();
-    world.reports = vec![("a", report(9)), ("b", report(10)), ("c", report(9))];
+    world.reports[1].1 = owner(10);
+    let newer = |report: &mut NodeReport| {
+        let announcing = report.announcing.as_mut().unwrap();
+        announcing.members = vec!["b".into(), "c".into()];
+        let holding = &mut announcing.holds.as_mut().unwrap()[0];
+        holding.before = "a".into();
+        holding.why = "a is gone".into();
+    };
+    newer(&mut world.reports[1].1);
     let announced = &world.judge().verdicts[2];
     assert_eq!(announced.status, Status::True);
-    assert_eq!(announced.message, "at layer 2 by one of a, b, c");
-    world.service["spec"]["externalTrafficPolicy"] = json!("Local");
-    world.make(Balancer {
-        ingress: ingress(),
-        pending: None,
-    });
-    let announced = &world.judge().verdicts[2];
-    assert_eq!(announced.message, "at layer 2 by one of a, b");
+    assert_eq!(
+        announced.message,
+        "b answers for 192.0.2.1 since 2026-01-01T00:00:00Z (a is gone; before: a)"
+    );
 }

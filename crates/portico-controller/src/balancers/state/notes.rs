@@ -5,6 +5,10 @@ use super::steps::{Asked, Call, Called};
 use crate::balancers::service::Facts;
 use crate::provider::{Balancer, Host, ProviderError};
 use portico_model::key::ObjectKey;
+use portico_view::Owner;
+
+/// The reason of the note that another node answers for an address.
+pub const ADDRESS_MOVED: &str = "AddressMoved";
 
 /// For people who look at the Events of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +99,12 @@ impl State {
                 self.note(key, true, "SyncLoadBalancerFailed", error.to_string());
             }
         }
+    }
+
+    /// An address is another node's now.
+    pub(super) fn tell_move(&mut self, key: &ObjectKey, before: &str, owner: &Owner) {
+        let message = format!("{owner}, and no longer {before}");
+        self.note(key, false, ADDRESS_MOVED, message);
     }
 
     fn note(&mut self, key: &ObjectKey, warning: bool, reason: &'static str, message: String) {

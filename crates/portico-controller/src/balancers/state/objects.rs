@@ -11,7 +11,9 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::{Entry, ReportSummary, State};
+use crate::balancers::reports::Changed;
 use crate::balancers::service::{Claim, Facts};
+use crate::provider::Host;
 use portico_model::key::ObjectKey;
 
 impl State {
@@ -171,22 +173,24 @@ impl State {
     pub fn apply_report(&mut self, lease: &Lease, now: Instant, clock: Timestamp) {
         let changed = self.reports.apply(lease, now, clock);
         self.reach_changed();
-        self.troubles_changed(&changed);
+        self.reports_changed(&changed);
         self.hear(now);
     }
 
     pub fn delete_report(&mut self, lease: &str, now: Instant) {
         let changed = self.reports.delete(lease);
         self.reach_changed();
-        self.troubles_changed(&changed);
+        self.reports_changed(&changed);
         self.hear(now);
     }
 
     pub fn retain_reports(&mut self, listed: &BTreeSet<ObjectKey>, now: Instant) {
-        self.reports
-            .retain(|lease| listed.iter().any(|key| &*key.name == lease));
-        self.reach_changed();
-        self.hear(now);
+        let missing = self
+            .reports
+            .missing(|lease| listed.iter().any(|key| &*key.name == lease));
+        for lease in missing {
+            self.delete_report(&lease, now);
+        }
     }
 
     /// Time has passed.
@@ -203,20 +207,36 @@ impl State {
         }
     }
 
-    fn troubles_changed(&mut self, services: &[String]) {
-        let keys = services.iter().filter_map(|name| name.split_once('/'));
+    fn reports_changed(&mut self, changed: &Changed) {
+        let keys = changed.services.iter();
+        let keys = keys.filter_map(|name| name.split_once('/'));
         let keys = keys.map(|(namespace, name)| ObjectKey::new(namespace, name));
         self.touched
             .conditions
             .extend(keys.filter(|key| self.services.contains_key(key)));
+        if !changed.addresses.is_empty() {
+            let has_one = |facts: &Arc<Facts>| {
+                let hosts = facts.ingress.iter().map(|ingress| &ingress.host);
+                hosts
+                    .into_iter()
+                    .any(|host| matches!(host, Host::Ip(ip) if changed.addresses.contains(ip)))
+            };
+            let moved = self
+                .services
+                .iter()
+                .filter(|(_, entry)| entry.facts.as_ref().is_some_and(has_one));
+            self.touched
+                .conditions
+                .extend(moved.map(|(key, _)| key.clone()));
+        }
     }
 
     /// Touch the Services for which the reports now say something else.
     pub(super) fn hear(&mut self, now: Instant) {
         let alive = self
             .reports
-            .all()
-            .filter(|(name, node)| node.is_alive(now) && self.nodes.exists(name));
+            .alive(now)
+            .filter(|(name, _)| self.nodes.exists(name));
         let mut heard = ReportSummary::default();
         for (name, node) in alive {
             heard.floor = Some(

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Entry, State};
+use super::{Entry, Owned, State};
 use crate::balancers::conditions::{Aspect, Difference, Verdict, Verdicts};
+use crate::balancers::judge;
 use crate::balancers::memory::{Kind, Made, Trouble};
 use crate::balancers::patch;
 use crate::balancers::service::{Claim, Facts};
@@ -30,6 +31,13 @@ pub enum Step {
     Call(Call, Box<Request>),
     /// Nothing to do now.
     Rest(End),
+}
+
+/// Whether the addresses of a Service are where they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owners {
+    Same,
+    Moved,
 }
 
 /// A patch of the status of a Service.
@@ -200,6 +208,10 @@ impl State {
         if let Some(wait) = judgement.wait {
             return rest(Some(wait));
         }
+        let owners = self.look_for_owners(key, &facts, now);
+        let Some(entry) = self.services.get(key) else {
+            return rest(None);
+        };
         match facts
             .conditions
             .differ(&judgement.verdicts, facts.generation)
@@ -208,6 +220,8 @@ impl State {
             Difference::Wording if !names_other_nodes(&facts, &judgement.verdicts) => {
                 return rest(None);
             }
+            // Who has an address is told at once.
+            Difference::Wording if owners == Owners::Moved => {}
             Difference::Wording | Difference::News => {
                 let due = entry.told.map_or(now, |told| told + NEWS);
                 if due > now {
@@ -228,6 +242,37 @@ impl State {
             ),
             None,
         )
+    }
+
+    /// Remembers who has the addresses of a Service, and tells people where that is another node.
+    fn look_for_owners(&mut self, key: &ObjectKey, facts: &Facts, now: Instant) -> Owners {
+        if !self.abilities.announced_by_nodes {
+            return Owners::Same;
+        }
+        let Some(entry) = self.services.get(key) else {
+            return Owners::Same;
+        };
+        let found = self.view(entry, facts, now).owners();
+        let mut moved = Owners::Same;
+        for owner in found {
+            let Some(node) = &owner.node else { continue };
+            let now = Owned {
+                node: node.clone(),
+                since: owner.since.clone(),
+            };
+            let Some(entry) = self.services.get_mut(key) else {
+                break;
+            };
+            let before = entry.owners.insert(owner.address, now.clone());
+            if before.as_ref() == Some(&now) {
+                continue;
+            }
+            moved = Owners::Moved;
+            if let Some(before) = before.filter(|before| before.node != now.node) {
+                self.tell_move(key, &before.node, &owner);
+            }
+        }
+        moved
     }
 
     fn is_elsewhere(&self, entry: &Entry, facts: &Facts) -> bool {
@@ -448,14 +493,17 @@ fn spread(time: Duration, key: &ObjectKey) -> Duration {
     time.mul_f64(0.5 + f64::from(hash >> 8) / f64::from(1 << 24))
 }
 
-/// Whether a Local Service would name other nodes as those that announce it, since its endpoints
-/// moved. Of others the list changes only with the cluster's nodes, which would be a write for each
-/// Service.
+/// Whether the condition would name another owner at layer 2, or, for a Local Service, whose
+/// endpoints moved, other nodes. The nodes that announce other addresses by BGP change only with
+/// the cluster's nodes, which would be a write for each Service.
 fn names_other_nodes(facts: &Facts, verdicts: &Verdicts) -> bool {
-    let named = |verdict: &Verdict| verdict.message.clone();
+    let named = |verdict: &Verdict| match facts.request.local {
+        true => verdict.message.clone(),
+        false => judge::layer2_part(&verdict.message).to_owned(),
+    };
     let held = facts.conditions.verdict(Aspect::Announced).map(named);
     let at = Aspect::ALL
         .iter()
         .position(|aspect| *aspect == Aspect::Announced);
-    facts.request.local && held != at.and_then(|at| verdicts.get(at)).map(named)
+    held != at.and_then(|at| verdicts.get(at)).map(named)
 }

@@ -654,3 +654,83 @@ fn reports_touch_only_what_they_concern() {
     assert_eq!(heard(version), 1, "now it is live");
     assert_eq!(heard(version + 100), 0);
 }
+
+#[test]
+fn an_address_that_moves_is_told_at_once() {
+    use crate::balancers::reports::tests::lease;
+    use portico_model::report::{Announcing, Holding, NodeReport};
+    let mut world = World::settled(Abilities {
+        announced_by_nodes: true,
+        ..Abilities::default()
+    });
+    world.node("a");
+    world.node("b");
+    let slice = json!({
+        "metadata": {"namespace": "shop", "name": "web-1",
+            "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv4", "ports": [],
+        "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}]});
+    world
+        .state
+        .apply_slice(&serde_json::from_value(slice).unwrap());
+    world.now += Duration::from_secs(60);
+    world.state.settle_nodes(world.now);
+    let tell = |world: &mut World, node: &str, members: &[&str], since: Option<&str>| {
+        let holding = |since: &str| Holding {
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            since: since.to_owned(),
+            ..Holding::default()
+        };
+        let announcing = Announcing {
+            members: members.iter().map(|&name| name.to_owned()).collect(),
+            holds: Some(since.into_iter().map(holding).collect()),
+            ..Announcing::default()
+        };
+        let report = NodeReport {
+            services: u64::MAX.to_string(),
+            announcing: Some(announcing),
+            ..NodeReport::default()
+        };
+        let lease = lease(node, "1970-01-01T00:00:00.000000Z", &report);
+        world
+            .state
+            .apply_report(&lease, world.now, Timestamp::UNIX_EPOCH);
+    };
+    let pass = |world: &mut World| {
+        world.state.begin(&key());
+        let (step, again) = world
+            .state
+            .next_conditions(&key(), world.now, Timestamp::UNIX_EPOCH);
+        if let Step::Write(write) = &step {
+            world.write(write.what);
+        }
+        (matches!(step, Step::Write(_)), again)
+    };
+    let announced = |world: &World| world.service["status"]["conditions"][2]["message"].clone();
+
+    tell(&mut world, "a", &["a", "b"], Some("t1"));
+    tell(&mut world, "b", &["a", "b"], None);
+    assert_eq!(pass(&mut world), (true, None));
+    assert_eq!(announced(&world), "a answers for 192.0.2.1 since t1");
+    assert_eq!(world.reasons(), Vec::<&str>::new());
+    assert_eq!(pass(&mut world), (false, None));
+
+    world.state.take_touched();
+    world.now += Duration::from_millis(500);
+    tell(&mut world, "b", &["b"], Some("t2"));
+    let touched = world.state.take_touched();
+    assert!(touched.conditions.contains(&key()));
+    assert_eq!(pass(&mut world), (true, None));
+    assert_eq!(announced(&world), "b answers for 192.0.2.1 since t2");
+    assert_eq!(world.reasons(), [ADDRESS_MOVED]);
+
+    // It is handed over, and the one that gets it reports a moment later.
+    world.now += Duration::from_millis(100);
+    tell(&mut world, "b", &["a", "b"], None);
+    tell(&mut world, "a", &["a", "b"], None);
+    let (written, again) = pass(&mut world);
+    assert!(!written && again.is_some(), "{again:?}");
+    tell(&mut world, "a", &["a", "b"], Some("t3"));
+    assert_eq!(pass(&mut world), (true, None));
+    assert_eq!(announced(&world), "a answers for 192.0.2.1 since t3");
+}

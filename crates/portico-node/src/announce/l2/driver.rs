@@ -2,11 +2,13 @@
 
 use super::groups::Groups;
 use super::heartbeats::Heartbeats;
+use super::holdings::{Holdings, Layer2, Reason};
 use super::links::{self, Links, Watch};
 use super::metrics::Metrics;
 use super::wire::{Heard, Wire};
 use super::{Parts, Peers};
 use crate::announce::{Share, ShareChanges};
+use jiff::Timestamp;
 use portico_dataplane::netlink::Socket;
 use portico_dataplane::thread;
 use portico_l2::{
@@ -45,7 +47,9 @@ pub struct Driver {
     needs: BTreeMap<u64, (IpAddr, Share)>,
     names: BTreeMap<NodeId, Arc<str>>,
     addresses: BTreeMap<NodeId, IpAddr>,
-    members: watch::Sender<Vec<String>>,
+    /// The same, with what the report says of them.
+    holdings: Holdings,
+    report: watch::Sender<Layer2>,
     metrics: Metrics,
     sending_fails: bool,
     left: bool,
@@ -85,7 +89,8 @@ impl Driver {
             needs: BTreeMap::new(),
             names: BTreeMap::new(),
             addresses: BTreeMap::new(),
-            members: parts.members.clone(),
+            holdings: Holdings::default(),
+            report: parts.report.clone(),
             metrics: parts.metrics.clone(),
             sending_fails: false,
             left: false,
@@ -109,7 +114,7 @@ impl Driver {
             }
             ending |= self.take(wake, parts).is_break();
         }
-        self.members.send_replace(Vec::new());
+        self.report.send_replace(Layer2::default());
     }
 
     async fn next(&mut self, parts: &mut Parts, ending: bool) -> Wake {
@@ -341,6 +346,7 @@ impl Driver {
         for output in self.speaker.handle(now, input) {
             self.act(now, output);
         }
+        self.tell_holdings();
         self.metrics
             .held
             .set(i64::try_from(self.held.len()).unwrap_or(i64::MAX));
@@ -350,8 +356,11 @@ impl Driver {
         match output {
             Output::Send(heartbeat) => self.send(&heartbeat),
             Output::Hold(address) => {
-                tracing::debug!(%address, "this node answers for the address");
                 self.metrics.taken.inc();
+                let before = self.speaker.before(address);
+                let reason = Reason::new(before, self.speaker.members(), &self.names);
+                let since = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                self.holdings.take(address, since, reason);
                 let links = self
                     .shares
                     .get(&address)
@@ -362,8 +371,8 @@ impl Driver {
             }
             Output::Announce(address) => self.announcer.begin(now, address),
             Output::Release(address) => {
-                tracing::debug!(%address, "this node no longer answers for the address");
                 self.metrics.released.inc();
+                self.holdings.release(address);
                 self.announcer.stop(address);
                 self.unplace(address);
             }
@@ -437,6 +446,22 @@ impl Driver {
         self.metrics
             .members
             .set(i64::try_from(names.len()).unwrap_or(i64::MAX));
-        self.members.send_replace(names);
+        self.report.send_modify(|told| told.members = names);
+    }
+
+    /// Who has an address is known to people as soon as it changes.
+    fn tell_holdings(&mut self) {
+        let news = self.holdings.take_news();
+        if news.is_empty() {
+            return;
+        }
+        for line in news {
+            tracing::info!("{line}");
+        }
+        let (holds, more_held) = self.holdings.listed();
+        self.report.send_modify(|told| {
+            told.holds = holds;
+            told.more_held = more_held;
+        });
     }
 }

@@ -5,18 +5,20 @@
 //! the process. It answers itself, and never the kernel, so addresses go with the process, whatever
 //! it goes of.
 //!
-//! `driver` is the loop; `heartbeats` has the sockets to other nodes and `seal` what proves who
+//! `driver` is the loop; `holdings` tells what this node answers for; `heartbeats` has the sockets to other nodes and `seal` what proves who
 //! they are from; `links` knows the node's links, `wire` has the frames on them, `groups` the
 //! groups in which questions for IPv6 addresses come.
 
 mod driver;
 mod groups;
 mod heartbeats;
+mod holdings;
 pub mod links;
 mod metrics;
 mod seal;
 mod wire;
 
+pub use holdings::Layer2;
 pub use metrics::Metrics;
 pub use seal::Key;
 
@@ -41,8 +43,8 @@ pub struct Parts {
     pub key: Key,
     /// Of heartbeats, by UDP.
     pub port: u16,
-    /// Among whom addresses are shared out, sorted, for the node's report.
-    pub members: watch::Sender<Vec<String>>,
+    /// Among whom addresses are shared out, and which of them this node has, for its report.
+    pub report: watch::Sender<Layer2>,
     pub metrics: Metrics,
 }
 

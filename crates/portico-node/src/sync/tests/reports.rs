@@ -33,7 +33,7 @@ fn what_is_installed_is_told_also_where_nothing_had_to_be_done() {
 }
 
 #[test]
-fn only_what_somebody_waits_for_is_told_at_once() {
+fn every_change_of_a_service_is_told_and_some_are_waited_for() {
     let mut rig = Rig::installed();
     let mut told = rig.syncer.parts.report.subscribe();
     rig.reach(5, 6);
@@ -43,11 +43,15 @@ fn only_what_somebody_waits_for_is_told_at_once() {
     rig.apply(service("b", "10.0.0.2"));
     rig.reach(7, 8);
     rig.step();
-    assert!(!told.has_changed().unwrap());
-    assert_eq!(
-        rig.versions(),
-        Some((7, 8)),
-        "it is there for the next renewal"
+    assert!(told.has_changed().unwrap());
+    assert_eq!(rig.versions(), Some((7, 8)));
+    let awaited = rig.told().unwrap().awaited;
+    told.mark_unchanged();
+    rig.reach(7, 9);
+    rig.step();
+    assert!(
+        !told.has_changed().unwrap(),
+        "endpoints are there for the next report"
     );
     let Object::Service(mut balanced) = service("c", "10.0.0.3") else {
         panic!()
@@ -56,9 +60,10 @@ fn only_what_somebody_waits_for_is_told_at_once() {
     rig.apply(Object::Service(balanced));
     rig.step();
     assert!(!told.has_changed().unwrap(), "its version comes after it");
-    rig.reach(9, 8);
+    rig.reach(9, 9);
     rig.step();
     assert!(told.has_changed().unwrap());
+    assert_eq!(rig.told().unwrap().awaited, awaited + 1);
 }
 
 #[test]

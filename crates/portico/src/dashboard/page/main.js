@@ -9,7 +9,7 @@ const SHOWN = 200;
 const KEPT = 60;
 /** How each state that the server tells is coloured. */
 const COLOURS = {
-  well: "good", good: "good", ready: "good", True: "good",
+  well: "good", idle: "good", good: "good", ready: "good", True: "good",
   waits: "wait", lags: "wait", draining: "wait", noReport: "wait", Unknown: "wait",
   broken: "bad", trouble: "bad", silent: "bad", notReady: "bad", terminating: "bad", False: "bad",
 };
@@ -215,6 +215,7 @@ function renderDetail(services, nodes) {
   say("picture-text", words(way));
   say("caption", `externalTrafficPolicy ${service.externalTrafficPolicy || "Cluster"}, sessionAffinity ${service.sessionAffinity || "None"}`);
   const told = service.conditions.map((one) => row([one.type, state(COLOURS[one.status], one.reason), one.message, since(one.since)]));
+  told.push(...(service.owners ?? []).map(ownerRow));
   byId("conditions").tBodies[0].replaceChildren(...(told.length ? told : [row(["none", "", service.problems[0]?.what ?? "no controller reports on this Service", ""])]));
   const to = document.forms.explain.elements.to;
   const first = way.frontends[0];
@@ -222,6 +223,15 @@ function renderDetail(services, nodes) {
     to.dataset.of = chosen;
     to.value = first.kind === "node port" ? "" : `${host(first.address)}:${first.ports[0]}`;
   }
+}
+
+/** Who has an announced address, since when, and why. */
+function ownerRow({ address, node, since: time, why, before, next, bgp }) {
+  const names = [...(node ? [node] : []), ...(bgp?.length ? [`BGP: ${bgp.join(", ")}`] : [])];
+  const after = before ? `before: ${before}` : "";
+  const takes = next ? `${next} takes over` : "";
+  const text = [why, after, takes].filter(Boolean).join("; ");
+  return row([address, state(names.length ? "good" : "bad", names.join(", ") || "no node"), text, since(time)]);
 }
 
 function host(text) {

@@ -15,6 +15,7 @@ fn cluster() -> Cluster {
         nodes: serde_json::from_value(nodes).unwrap(),
         pods: serde_json::from_value(pods).unwrap(),
         services: serde_json::from_value(services).unwrap(),
+        owners: Owners::default(),
     }
 }
 
@@ -46,6 +47,45 @@ fn ends_are_named_as_people_do() {
     ] {
         assert!(wrong.parse::<To>().is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn a_packet_from_outside_reaches_the_node_that_has_the_address() {
+    use portico_model::report::{Announcing, Holding};
+    let mut cluster = cluster();
+    let report = |addresses: &[&str]| {
+        let holding = Holding {
+            addresses: addresses.iter().map(|one| one.parse().unwrap()).collect(),
+            ..Holding::default()
+        };
+        let announcing = Announcing {
+            members: vec!["n1".into(), "n2".into()],
+            holds: Some(vec![holding]),
+            ..Announcing::default()
+        };
+        let report = portico_model::report::NodeReport {
+            announcing: Some(announcing),
+            ..Default::default()
+        };
+        serde_json::to_string(&report).unwrap()
+    };
+    let now = jiff::Timestamp::now();
+    let lease = |node: &str, addresses: &[&str]| {
+        let lease = json!({
+            "metadata": {"name": format!("portico-node-{node}"),
+                "annotations": {"portico.dev/report": report(addresses)}},
+            "spec": {"leaseDurationSeconds": 30,
+                "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()}});
+        serde_json::from_value(lease).unwrap()
+    };
+    let leases = [lease("n1", &[]), lease("n2", &["203.0.113.10"])];
+    cluster.owners = Owners::of_leases(&leases, now);
+    let node = |to: &str| {
+        let packet = cluster.packet(&"198.51.100.1".parse().unwrap(), &to.parse().unwrap(), None);
+        packet.unwrap().0
+    };
+    assert_eq!(node("203.0.113.10:443"), "n2");
+    assert_eq!(node("203.0.113.11:443"), "n1", "nobody has it");
 }
 
 #[test]
