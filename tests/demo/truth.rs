@@ -148,7 +148,7 @@ fn what_is_said_is_true_within_seconds() {
     operator.until("the address is back", |it| it.owner() == first);
 
     operator.loses("kill", &first);
-    let events = operator.kubectl("get events --field-selector reason=AddressMoved");
+    let events = operator.kubectl("get events --field-selector reason=OwnerChanged");
     assert!(
         events.contains(&format!("and no longer {first}")),
         "{events}"

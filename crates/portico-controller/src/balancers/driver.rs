@@ -30,7 +30,7 @@ use super::events;
 use super::metrics::Metrics;
 use super::node_pass::NodePass;
 use super::service::{Ownership, Surroundings};
-use super::state::{ADDRESS_MOVED, Call, Called, Note, State, Step, Write};
+use super::state::{Call, Called, Note, OWNER_CHANGED, State, Step, Write};
 use crate::Shutdown;
 use crate::cluster::{Cluster, all};
 use crate::light::LightService;
@@ -556,7 +556,7 @@ impl Controller {
 
     fn tell(&mut self) {
         for note in self.state.take_notes() {
-            if note.reason == ADDRESS_MOVED {
+            if note.reason == OWNER_CHANGED {
                 self.options.metrics.moves.inc();
                 info!(service = %note.key, "{}", note.message);
             }

@@ -25,7 +25,7 @@ use super::slices::Slices;
 use crate::provider::{Abilities, Endpoint, Node, Request};
 use portico_model::key::ObjectKey;
 
-pub use notes::{ADDRESS_MOVED, Note};
+pub use notes::{Note, OWNER_CHANGED};
 pub use steps::{Call, Called, Step, Write};
 
 pub struct State {

@@ -8,7 +8,7 @@ use portico_model::key::ObjectKey;
 use portico_view::Owner;
 
 /// The reason of the note that another node answers for an address.
-pub const ADDRESS_MOVED: &str = "AddressMoved";
+pub const OWNER_CHANGED: &str = "OwnerChanged";
 
 /// For people who look at the Events of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl State {
     /// An address is another node's now.
     pub(super) fn tell_move(&mut self, key: &ObjectKey, before: &str, owner: &Owner) {
         let message = format!("{owner}, and no longer {before}");
-        self.note(key, false, ADDRESS_MOVED, message);
+        self.note(key, false, OWNER_CHANGED, message);
     }
 
     fn note(&mut self, key: &ObjectKey, warning: bool, reason: &'static str, message: String) {

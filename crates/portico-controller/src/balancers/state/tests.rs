@@ -722,7 +722,7 @@ fn an_address_that_moves_is_told_at_once() {
     assert!(touched.conditions.contains(&key()));
     assert_eq!(pass(&mut world), (true, None));
     assert_eq!(announced(&world), "b answers for 192.0.2.1 since t2");
-    assert_eq!(world.reasons(), [ADDRESS_MOVED]);
+    assert_eq!(world.reasons(), [OWNER_CHANGED]);
 
     // It is handed over, and the one that gets it reports a moment later.
     world.now += Duration::from_millis(100);
