@@ -108,7 +108,7 @@ pub fn backup(arguments: &BackupArguments) -> anyhow::Result<()> {
         let new = arguments.file.with_added_extension("new");
         let written = write(&new, body).await;
         let backup = written.and_then(|()| read(&new)).inspect_err(|_| {
-            // Nobody shall take it for a backup.
+            // An unfinished file is removed, so that it is not taken for a backup.
             let _ = fs::remove_file(&new);
         })?;
         fs::rename(&new, &arguments.file)

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For somebody who waits at a terminal.
+/// Limits for a command whose user waits at a terminal.
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(60);
 
@@ -70,7 +70,7 @@ async fn config(kubeconfig: Option<PathBuf>) -> anyhow::Result<Config> {
     }
 }
 
-/// Reads as the client, or as somebody whose credentials came along.
+/// Reads with the client's own credentials, or with those that came with a request.
 pub struct Reader {
     pub client: Client,
     pub authorization: Option<HeaderValue>,

@@ -342,7 +342,7 @@ async fn run_balancers(
 }
 
 impl Election {
-    /// Works while the lease is held, or at once where nobody else could.
+    /// Works while the lease is held, or at once where the election is turned off.
     async fn run<W: Future<Output = ()>>(
         &self,
         client: Client,

@@ -23,7 +23,7 @@ pub async fn get(at: SocketAddr, path: &str, patience: Duration) -> anyhow::Resu
         .with_context(|| format!("no answer within {patience:?}"))?
 }
 
-/// Over a connection that somebody else made.
+/// Asks over a connection that is open already.
 pub async fn over(
     stream: TcpStream,
     at: SocketAddr,

@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 Ok(())
             })
         }
-        // Somebody waits for these.
+        // These commands print an answer and end; the others run as a daemon.
         Some(Command::Status { settings, output }) => crate::say(status(settings, *output)),
         Some(Command::Manifest {
             settings,

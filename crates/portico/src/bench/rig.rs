@@ -179,7 +179,7 @@ impl Rig {
     }
 }
 
-/// Who answers there.
+/// The answer of the server behind this address, which names its endpoint.
 fn ask(at: SocketAddr, patience: Duration) -> std::io::Result<String> {
     let mut connection = TcpStream::connect_timeout(&at, patience)?;
     connection.set_read_timeout(Some(Duration::from_secs(1)))?;

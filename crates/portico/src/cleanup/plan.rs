@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Something that Portico, or somebody who looks like it, left behind.
+/// Something that bears Portico's names and was left on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// The tables of `portico node`.
@@ -20,7 +20,7 @@ pub enum Thing {
     VipFile(PathBuf),
     /// A link with the hardware address of a virtual router.
     VirtualLink(String),
-    /// A lab's, and whether somebody listens.
+    /// The socket of a lab, and whether a process listens on it.
     LabSocket(PathBuf, bool),
     /// The folder of a demo, and whether a process uses it.
     DemoFolder(PathBuf, bool),

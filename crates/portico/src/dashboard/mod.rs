@@ -1,6 +1,6 @@
 //! `portico dashboard`: one page that shows Services and where their traffic goes, for the browser
-//! of the person who runs it. It reads with the credentials of a kubeconfig, or of each visitor, from any
-//! API server; it writes nothing.
+//! of the person who runs it. It reads with the credentials of a kubeconfig, or of each browser's
+//! user, from any API server; it writes nothing.
 
 mod answer;
 mod changes;

@@ -15,7 +15,7 @@ pub struct Answered {
     pub explanation: Explanation,
     /// The nodes of endpoints, as far as the API server knows them: the next hops.
     pub homes: BTreeMap<IpAddr, String>,
-    /// What the node's kernel has; `None` where nobody asked.
+    /// What the node's kernel has; `None` where the kernel was not read.
     pub kernel: Option<Kernel>,
 }
 

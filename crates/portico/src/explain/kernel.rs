@@ -1,5 +1,5 @@
-//! The kernel of the node that is asked about: where it can be looked at, who forwards there, how
-//! it differs from the table.
+//! The kernel of the node that is asked about: where it can be read, which program forwards there,
+//! and how its rules differ from the table.
 
 use super::Settings;
 use crate::lab::control::{self, Order};

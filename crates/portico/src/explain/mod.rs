@@ -202,7 +202,7 @@ async fn node_report(reader: &Reader, node: &str) -> Option<NodeReport> {
     serde_json::from_str(text).ok()
 }
 
-/// What the API server knows of who forwards what.
+/// The objects of the API server by which traffic is forwarded.
 struct Known {
     cluster: Cluster,
     slices: Vec<EndpointSlice>,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Who set a field, and whose slices they are.
+/// The manager of the fields that `expose` sets, and the value by which its slices are told apart.
 pub const MANAGER: &str = "portico-expose";
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// As many as the controllers of Kubernetes put into a slice.

@@ -98,7 +98,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     })
 }
 
-/// Once: make sure who the server is, make the Node, get its token.
+/// The first start: checks the server's identity, creates the Node, and gets a token for it.
 async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<()> {
     let (Some(token), Some(hash)) = (join_token(arguments)?, arguments.ca_hash) else {
         bail!(
@@ -202,7 +202,7 @@ async fn request_token(reader: &Reader, node: &str) -> Result<String, kube::Erro
         .to_owned())
 }
 
-/// Who holds this token, towards the server with this CA.
+/// A reader that shows this token to the server whose certificate this CA signed.
 fn reader(server: &http::Uri, authority: &[u8], token: &str) -> anyhow::Result<Reader> {
     let mut config = Config::new(server.clone());
     config.root_cert = Some(vec![authority.to_vec()]);

@@ -1,5 +1,5 @@
-//! The CA of an API server of which only the hash is known: whoever has the server's certificate
-//! signed by a CA with that hash is the server. Nothing secret is sent before that is certain.
+//! The CA of an API server of which only the hash is known: a server is accepted if its certificate
+//! is signed by a CA with that hash. Nothing secret is sent before that is certain.
 
 use anyhow::{Context, bail};
 use portico_client::tls::any_certificate;
@@ -111,7 +111,8 @@ fn presented(host: &str, port: u16) -> anyhow::Result<(Vec<Vec<u8>>, IpAddr)> {
             .complete_io(&mut stream)
             .with_context(|| format!("{host}:{port} does not speak TLS"))?;
     }
-    // Nothing but the handshake has been sent; who it was with is judged before anything else is.
+    // Only the handshake has been sent by now; the certificate is judged before any request is
+    // sent.
     let seen = connection.peer_certificates().unwrap_or_default();
     let seen = seen
         .iter()

@@ -250,7 +250,7 @@ async fn remove_expired(reader: &Reader) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Letters and digits that nobody can guess.
+/// Random letters and digits, from the system's source of random bytes.
 fn random(length: usize) -> anyhow::Result<String> {
     const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     // Bytes beyond a multiple of the alphabet's length would make some characters likelier.

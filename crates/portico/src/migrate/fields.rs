@@ -1,5 +1,5 @@
-//! A tree of values that is taken apart field by field, so that in the end it is known which fields
-//! nobody asked for. Pure.
+//! A tree of values that remembers which of its fields were read, so that the others can be
+//! reported as not understood. Pure.
 
 use serde_json::Value;
 

@@ -73,7 +73,7 @@ fn configuration(mut tree: Value) -> Result<Document, String> {
                 .to_owned(),
         ));
     }
-    // Every JSON is YAML, and what is understood is told by who will read it.
+    // JSON is valid YAML. The reader that the node daemon uses decides which fields are understood.
     let loaded = config::interpret(
         &Arguments::default(),
         Some(("the configuration".into(), tree.to_string())),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub enum Remark {
     /// It is taken care of in another way, or by itself.
     Note(String),
-    /// It has no equivalent: somebody has to decide what becomes of it.
+    /// It has no equivalent: the reader of the report has to decide what replaces it.
     Warning(String),
 }
 
@@ -85,7 +85,8 @@ impl File {
         text
     }
 
-    /// Hold objects against the API's own rules, so that nobody finds out when applying them.
+    /// Checks objects by the API's own rules, so that invalid ones are found before they are
+    /// applied.
     pub fn check_objects(&mut self) {
         for document in &mut self.documents {
             let problems = problems(&document.content);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// An object that somebody wants, or wants gone.
+/// An object of the change: to be applied, or to be deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     pub api_version: String,

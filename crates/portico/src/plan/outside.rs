@@ -1,4 +1,5 @@
-//! What a change takes and gives back, and what is asked of those who make load balancers. Pure.
+//! Addresses and ports that a change takes and gives back, and the calls of load-balancer providers
+//! that follow. Pure.
 
 use super::world::{Changes, Kind, World};
 use serde::Serialize;
@@ -131,7 +132,7 @@ fn is_balancer(service: &Value) -> bool {
     service["spec"]["type"] == "LoadBalancer"
 }
 
-/// Who makes the load balancer, as far as a Service tells.
+/// The provider that makes the load balancer, by the Service's class.
 fn provider(service: &Value) -> String {
     match service["spec"]["loadBalancerClass"].as_str() {
         None => "the provider of Services without a class".to_owned(),

@@ -135,7 +135,7 @@ async fn measured(mut state: State, port: u16) -> State {
     state
 }
 
-/// Draws whenever something happened, until somebody leaves.
+/// Draws after every change and key press, until the user quits.
 async fn live(
     terminal: &mut DefaultTerminal,
     mut state: State,

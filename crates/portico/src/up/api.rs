@@ -23,7 +23,7 @@ pub async fn is_ready(client: &Client) -> bool {
         .is_ok_and(|text| text == "ok")
 }
 
-/// Credentials that the server made, in a file of their own, for somebody who reaches it at another
+/// Credentials that the server made, in a file of their own, for clients that reach it at another
 /// address.
 pub fn write_kubeconfig(made: &Path, server: &str, to: &Path) -> anyhow::Result<Kubeconfig> {
     let mut kubeconfig = Kubeconfig::read_from(made)?;

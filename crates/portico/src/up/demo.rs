@@ -37,7 +37,7 @@ pub struct Demo {
     pub lab: Lab,
     pub programs: Programs,
     dir: PathBuf,
-    /// Load balancers' addresses, and the node that answered for each when somebody last looked.
+    /// Load balancers' addresses, and the node that answered for each at the last look.
     pub owners: Vec<(IpAddr, Option<&'static str>)>,
 }
 
@@ -127,7 +127,7 @@ impl Progress {
     }
 }
 
-/// Where everything is kept; removed at the end unless somebody chose it.
+/// Where everything is kept; removed at the end unless it was given by a flag.
 struct Folder {
     path: PathBuf,
     _removed_at_the_end: Option<tempfile::TempDir>,

@@ -6,7 +6,7 @@ use kube::Client;
 use portico_netns::lab::{PLACES, POD_PORT, POOL, Place};
 use serde_json::{Value, json};
 
-/// Who set a field, as the API tells.
+/// The field manager of the objects that `up` applies.
 const MANAGER: &str = "portico-up";
 
 pub const BALANCED: &str = "web";

@@ -1,5 +1,5 @@
-//! The demo after its start: takes orders, and tells who answers for which address now and what
-//! ended.
+//! The demo after its start: takes orders, and tells which node answers for which address now and
+//! which programs ended.
 
 use super::demo::Demo;
 use crate::lab::control::{self, Action, Order};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-/// How often the demo looks who answers.
+/// How often the demo reads which node answers for an address.
 const LOOK: Duration = Duration::from_millis(50);
 /// For an order to arrive whole.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ pub async fn follow(mut demo: Demo, listening: Listening) -> anyhow::Result<()> 
     loop {
         tokio::select! {
             accepted = listening.listener.accept() => if let Ok((stream, _)) = accepted {
-                // Whoever is slow is not waited for.
+                // A client that is slow with its order is dropped, so that the demo goes on.
                 let _ = timeout(PATIENCE, serve(&mut demo, stream)).await;
             },
             _ = look.tick() => crate::print(&demo.news()),

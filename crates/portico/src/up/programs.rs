@@ -83,7 +83,7 @@ impl Programs {
             .with_context(|| format!("{name} does not run"))
     }
 
-    /// Those that ended since somebody last asked.
+    /// The programs that ended since the last call.
     pub fn ended(&mut self) -> Vec<(String, ExitStatus)> {
         let gone = self
             .running

@@ -76,7 +76,7 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
         text
     }
 
-    /// The load balancer by its name, for who is outside.
+    /// The load balancer by its name, as clients outside the cluster ask for it.
     fn dig(&self) -> String {
         let Facts { portico, lab, .. } = self;
         format!(

@@ -197,7 +197,7 @@ impl VirtualServer {
         groups
     }
 
-    /// Who looks after the health of endpoints.
+    /// The remark that says what replaces the health checks of this virtual server.
     fn health(&self, name: &str) -> Option<Remark> {
         let check = self.real.iter().find_map(|real| real.check.as_deref())?;
         let targets: Vec<String> = self.real.iter().map(|real| real.at.to_string()).collect();

@@ -70,7 +70,7 @@ impl Resource {
         metadata
     }
 
-    /// What nobody asked for.
+    /// A remark for each field that no part of the migration read.
     pub fn left(&self) -> Vec<Remark> {
         let fields = self.fields.left();
         let annotations = self.annotations.as_object().into_iter().flatten();
