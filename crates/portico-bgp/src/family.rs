@@ -6,15 +6,20 @@ use std::net::IpAddr;
 
 const UNICAST: u8 = 1;
 
+/// The two families of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
+    /// IPv4.
     V4,
+    /// IPv6.
     V6,
 }
 
 impl Family {
+    /// Both families, IPv4 first.
     pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
+    /// The family of an address.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() {
             Self::V4
@@ -23,10 +28,12 @@ impl Family {
         }
     }
 
+    /// The family of a prefix.
     pub fn of_net(net: &IpNet) -> Self {
         Self::of(net.addr())
     }
 
+    /// The address family identifier of BGP.
     pub fn afi(self) -> u16 {
         match self {
             Self::V4 => 1,
@@ -34,6 +41,7 @@ impl Family {
         }
     }
 
+    /// The subsequent address family identifier of BGP: unicast.
     pub fn safi(self) -> u8 {
         UNICAST
     }
@@ -47,7 +55,7 @@ impl Family {
         }
     }
 
-    /// Of an address.
+    /// The length of an address in bits.
     pub fn bits(self) -> u8 {
         match self {
             Self::V4 => 32,
@@ -65,13 +73,17 @@ impl fmt::Display for Family {
     }
 }
 
+/// A value for each family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerFamily<T> {
+    /// The value for IPv4.
     pub v4: T,
+    /// The value for IPv6.
     pub v6: T,
 }
 
 impl<T> PerFamily<T> {
+    /// The value for a family.
     pub fn get(&self, family: Family) -> &T {
         match family {
             Family::V4 => &self.v4,
@@ -79,6 +91,7 @@ impl<T> PerFamily<T> {
         }
     }
 
+    /// The value for a family, to be changed.
     pub fn get_mut(&mut self, family: Family) -> &mut T {
         match family {
             Family::V4 => &mut self.v4,

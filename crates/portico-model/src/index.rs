@@ -36,10 +36,13 @@ use std::sync::Arc;
 /// How pods of this node are told from others (`--detect-local-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetectLocal {
+    /// Addresses in these networks are pods', on this node or another.
     ClusterCidr(Vec<IpNet>),
     /// The pod CIDRs of this node's Node object.
     NodeCidr,
+    /// Packets from the bridge with this name come from pods.
     Bridge(Arc<str>),
+    /// Packets from interfaces whose names begin so come from pods.
     InterfacePrefix(Arc<str>),
 }
 
@@ -55,7 +58,9 @@ pub enum NodePortSetting {
     /// Local addresses in these networks; a family without any, or with one of length 0, is open on
     /// all its addresses. Loopback addresses only if `loopback`, and never for IPv6.
     Networks {
+        /// The networks whose addresses are used.
         networks: Vec<IpNet>,
+        /// Whether 127.0.0.1 may be one of them.
         loopback: bool,
     },
 }
@@ -65,10 +70,8 @@ impl NodePortSetting {
     /// (`route_localnet`).
     pub fn include_loopback(&self) -> bool {
         match self {
-            NodePortSetting::Primary | NodePortSetting::Node => false,
-            NodePortSetting::Networks { networks, loopback } => {
-                *loopback && node::include_loopback(networks)
-            }
+            Self::Primary | Self::Node => false,
+            Self::Networks { networks, loopback } => *loopback && node::include_loopback(networks),
         }
     }
 }
@@ -76,15 +79,20 @@ impl NodePortSetting {
 /// What the operator decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// The name of this node's Node object.
     pub node_name: Arc<str>,
     /// An address of the node that goes before those of its Node object, which need not know it.
     pub own_address: Option<IpAddr>,
+    /// How pods of this node are told from other senders.
     pub detect_local: DetectLocal,
+    /// Which addresses node ports answer on.
     pub node_ports: NodePortSetting,
+    /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
+    /// The bit of the packet mark that asks for masquerading.
     pub masquerade_mark: u32,
-    /// Serve the external IPs of Services, which whoever may write a Service can take from others.
-    /// Those of files are.
+    /// Serve the external IPs of Services, by which every writer of a Service can take addresses
+    /// from others. Those of static Services are always served.
     pub external_ips: bool,
     /// Heed `ipMode` of load balancers' addresses; otherwise all of them are served here.
     pub load_balancer_ip_mode: bool,
@@ -99,8 +107,9 @@ pub struct Update {
     pub rules: bool,
     /// Health-check node ports that changed, with what they are now (`None`: gone).
     pub health_checks: Vec<(ServiceName, Option<HealthCheck>)>,
-    /// Services whose load-balancer addresses, or who serves them, changed, with what they are now
-    /// (`None`: without any). Only of an index [`with_announcing`](Index::with_announcing).
+    /// Services whose load-balancer addresses, or the nodes that can serve them, changed, with what
+    /// they are now (`None`: without any). Only of an index
+    /// [`with_announcing`](Index::with_announcing).
     pub announceables: Vec<(ServiceName, Option<Arc<Announceable>>)>,
     /// Whether the node is fit for new connections of load balancers changed ([`Index::eligible`]).
     pub eligible: bool,
@@ -111,10 +120,13 @@ pub struct Update {
 /// A part of an object that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
+    /// The kind of the object.
     pub kind: &'static str,
     /// Empty for a Node or a ServiceCIDR.
     pub namespace: String,
+    /// The name of the object.
     pub name: String,
+    /// What cannot be used and why.
     pub sentence: String,
 }
 
@@ -130,9 +142,9 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    fn of_port(key: &PortKey, sentence: String) -> Problem {
+    fn of_port(key: &PortKey, sentence: String) -> Self {
         let ServiceName { namespace, name } = &key.service;
-        Problem {
+        Self {
             kind: "Service",
             namespace: namespace.to_string(),
             name: name.to_string(),
@@ -142,14 +154,14 @@ impl Problem {
 }
 
 impl From<&Conflict> for Problem {
-    fn from(conflict: &Conflict) -> Problem {
-        Problem::of_port(&conflict.loser, conflict.to_string())
+    fn from(conflict: &Conflict) -> Self {
+        Self::of_port(&conflict.loser, conflict.to_string())
     }
 }
 
 impl From<&Refusal> for Problem {
-    fn from(refusal: &Refusal) -> Problem {
-        Problem::of_port(&refusal.key, refusal.to_string())
+    fn from(refusal: &Refusal) -> Self {
+        Self::of_port(&refusal.key, refusal.to_string())
     }
 }
 
@@ -172,7 +184,7 @@ pub struct Index {
     /// The node's own addresses when frontends were last claimed.
     claimed_with: PerFamily<Option<IpAddr>>,
     health_checks: BTreeMap<ServiceName, HealthCheck>,
-    /// Where addresses are announced: somebody wants to know of `announceables`.
+    /// Whether changes of `announceables` are collected, for a node that announces addresses.
     announcing: bool,
     announceables: BTreeMap<ServiceName, Arc<Announceable>>,
     problems: Vec<Problem>,
@@ -189,14 +201,15 @@ struct Known {
 }
 
 impl Index {
-    pub fn new(settings: Settings) -> Index {
+    /// An index without objects.
+    pub fn new(settings: Settings) -> Self {
         let node = NodeState::new(settings);
         let here = node.here();
         let table = ForwardingTable {
             rules: node.rules(),
             ..ForwardingTable::default()
         };
-        Index {
+        Self {
             names: Names::default(),
             node,
             claimed_with: here.own,
@@ -214,15 +227,16 @@ impl Index {
         }
     }
 
-    /// One that also says what there is to announce; it remembers the node of every endpoint. To be
-    /// called before objects come.
-    pub fn with_announcing(self) -> Index {
-        Index {
+    /// An index that also says what there is to announce; it remembers the node of every endpoint.
+    /// To be called before objects come.
+    pub fn with_announcing(self) -> Self {
+        Self {
             announcing: true,
             ..self
         }
     }
 
+    /// Takes in a Service as it is now.
     pub fn apply_service(&mut self, service: &Service) {
         let mut complaints = Complaints {
             list: &mut self.problems,
@@ -244,10 +258,12 @@ impl Index {
         self.set_record(namespace, name, record.map(Box::new));
     }
 
+    /// Forgets a Service.
     pub fn delete_service(&mut self, namespace: &str, name: &str) {
         self.set_record(namespace, name, None);
     }
 
+    /// Takes in an EndpointSlice as it is now.
     pub fn apply_slice(&mut self, slice: &EndpointSlice) {
         let Metadata {
             namespace, name, ..
@@ -297,6 +313,7 @@ impl Index {
         self.dirty.push(service);
     }
 
+    /// Forgets an EndpointSlice.
     pub fn delete_slice(&mut self, namespace: &str, name: &str) {
         let key = ServiceName {
             namespace: namespace.into(),
@@ -315,7 +332,7 @@ impl Index {
         }
     }
 
-    /// Only the node's own object matters; others are ignored.
+    /// Takes in a Node. Only the node's own object matters; others are ignored.
     pub fn apply_node(&mut self, node: &Node) {
         if node.metadata.name != self.node.name() {
             return;
@@ -333,6 +350,7 @@ impl Index {
         let _ = name;
     }
 
+    /// Takes in a ServiceCIDR as it is now.
     pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr) {
         let mut complaints = Complaints {
             list: &mut self.problems,
@@ -342,6 +360,7 @@ impl Index {
         self.node.apply_service_cidr(cidr, &mut complaints);
     }
 
+    /// Forgets a ServiceCIDR.
     pub fn delete_service_cidr(&mut self, name: &str) {
         self.node.delete_service_cidr(name);
     }
@@ -352,6 +371,7 @@ impl Index {
     }
 
     /// (namespace, name) of everything known, so that what a new list does not have can be deleted.
+    /// Namespace and name of each Service that is known.
     #[expect(
         clippy::disallowed_methods,
         reason = "callers look names up, in no order"
@@ -366,6 +386,7 @@ impl Index {
             .collect()
     }
 
+    /// Namespace and name of each EndpointSlice that is known.
     #[expect(
         clippy::disallowed_methods,
         reason = "callers look names up, in no order"
@@ -377,6 +398,7 @@ impl Index {
             .collect()
     }
 
+    /// The table as of the last [`Self::take`].
     pub fn table(&self) -> &ForwardingTable {
         &self.table
     }
@@ -386,10 +408,12 @@ impl Index {
         self.table.frontends.conflicts()
     }
 
+    /// The health-check node ports as of the last [`Self::take`].
     pub fn health_checks(&self) -> &BTreeMap<ServiceName, HealthCheck> {
         &self.health_checks
     }
 
+    /// What there is to announce as of the last [`Self::take`].
     pub fn announceables(&self) -> &BTreeMap<ServiceName, Arc<Announceable>> {
         &self.announceables
     }

@@ -6,7 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The annotation of a node's Lease that has its report.
 pub const ANNOTATION: &str = "portico.dev/report";
+/// The namespace of the Leases.
 pub const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "portico-node-";
 /// Leases with reports have this label, so that they can be followed without the others.
@@ -14,7 +16,7 @@ pub const LABEL: &str = "portico.dev/node-report";
 /// So many Services that lag are named; of the rest only the number is told.
 pub const MOST_BEHIND: usize = 20;
 
-/// Of the Lease with the report of a node.
+/// The name of the Lease with the report of a node.
 pub fn lease_name(node: &str) -> String {
     format!("{PREFIX}{node}")
 }
@@ -24,6 +26,7 @@ pub fn node_of_lease(lease: &str) -> Option<&str> {
     lease.strip_prefix(PREFIX)
 }
 
+/// What a node tells the controller and the tools, as JSON in an annotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeReport {
@@ -59,11 +62,13 @@ pub struct NodeReport {
     pub announcing: Option<Announcing>,
 }
 
+/// A Service that cannot be installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Behind {
     /// `namespace/name`
     pub service: String,
+    /// The error, for people.
     pub reason: String,
 }
 
@@ -73,11 +78,15 @@ pub struct Behind {
 pub struct Programming {
     /// How many there were since the node started, so that news can be told from what is known.
     pub changes: u64,
+    /// The last of them, in microseconds.
     pub last_micros: u64,
+    /// Their median, in microseconds.
     pub median_micros: u64,
+    /// The longest of them, in microseconds.
     pub worst_micros: u64,
 }
 
+/// How addresses are announced by this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Announcing {
@@ -90,11 +99,13 @@ pub struct Announcing {
     pub sessions: Vec<Session>,
 }
 
+/// A BGP session of this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Session {
     /// The name of the BgpPeer.
     pub peer: String,
+    /// Whether routes are exchanged.
     pub established: bool,
     /// How many routes are announced to it.
     pub routes: usize,

@@ -1,7 +1,7 @@
 //! The forwarding table of one node: what is wanted. Dataplanes plan from it, `explain` walks it.
 //!
-//! Every decision about who is served by whom is already taken here; a dataplane translates, it
-//! does not decide.
+//! Every decision about which client is served by which endpoint is already taken here; a dataplane
+//! translates, it does not decide.
 
 mod frontends;
 mod ports;
@@ -15,20 +15,25 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// The two families of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
+    /// IPv4.
     V4,
+    /// IPv6.
     V6,
 }
 
 impl Family {
-    pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+    /// Both families, IPv4 first.
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    pub fn of(address: IpAddr) -> Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() {
-            Family::V4
+            Self::V4
         } else {
-            Family::V6
+            Self::V6
         }
     }
 }
@@ -36,11 +41,14 @@ impl Family {
 /// One value for each address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerFamily<T> {
+    /// The value for IPv4.
     pub v4: T,
+    /// The value for IPv6.
     pub v6: T,
 }
 
 impl<T> PerFamily<T> {
+    /// The value for a family.
     pub fn get(&self, family: Family) -> &T {
         match family {
             Family::V4 => &self.v4,
@@ -48,6 +56,7 @@ impl<T> PerFamily<T> {
         }
     }
 
+    /// The value for a family, to be changed.
     pub fn get_mut(&mut self, family: Family) -> &mut T {
         match family {
             Family::V4 => &mut self.v4,
@@ -56,38 +65,46 @@ impl<T> PerFamily<T> {
     }
 }
 
+/// The protocols that Services have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
+    /// TCP.
     Tcp,
+    /// UDP.
     Udp,
+    /// SCTP.
     Sctp,
 }
 
 impl Protocol {
-    pub const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+    /// All protocols.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
 
     /// The number in the IP header.
     pub fn number(self) -> u8 {
         match self {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
-            Protocol::Sctp => 132,
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
         }
     }
 
-    /// As rules and people write it.
+    /// The name in lower case, as rules and people write it.
     pub fn lower(self) -> &'static str {
         match self {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-            Protocol::Sctp => "sctp",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
         }
     }
 }
 
+/// The name of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceName {
+    /// Its namespace.
     pub namespace: Arc<str>,
+    /// Its name in the namespace.
     pub name: Arc<str>,
 }
 
@@ -100,21 +117,24 @@ impl fmt::Display for ServiceName {
 /// One port of a Service in one address family: the unit that is planned, changed and installed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortKey {
+    /// The Service that has the port.
     pub service: ServiceName,
     /// Empty where the Service has one unnamed port.
     pub port: Arc<str>,
+    /// The protocol of the port.
     pub protocol: Protocol,
+    /// The family: a dual-stack Service has each port twice.
     pub family: Family,
 }
 
 impl PortKey {
-    /// Before every key that there can be.
-    pub(crate) fn least() -> PortKey {
+    /// A key that is less than every other.
+    pub(crate) fn least() -> Self {
         let service = ServiceName {
             namespace: Arc::default(),
             name: Arc::default(),
         };
-        PortKey {
+        Self {
             service,
             port: Arc::default(),
             protocol: Protocol::Tcp,
@@ -157,7 +177,9 @@ impl fmt::Display for PortKey {
 /// An address and port that serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
+    /// The address of the endpoint.
     pub address: IpAddr,
+    /// The port of the endpoint.
     pub port: u16,
     /// It runs on this node.
     pub local: bool,
@@ -177,39 +199,49 @@ pub enum Outcome {
     Drop,
 }
 
-/// Whose source address is replaced by the node's. A connection to oneself (hairpin) always is.
+/// The packets whose source address is replaced by the node's. A connection to oneself (hairpin)
+/// always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Masquerade {
+    /// The source of every packet.
     Always,
-    /// Everybody's but that of pods of this node, as [`LocalPods`] tells them.
+    /// All packets but those of pods of this node, as [`LocalPods`] recognizes them.
     UnlessPod,
     /// Only that of the node's own programs.
     OnlyNode,
+    /// The source of no packet.
     Never,
 }
 
+/// The kinds of addresses on which Services answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrontendKind {
+    /// An address of `spec.clusterIPs`.
     ClusterIp,
+    /// An address of `spec.externalIPs`.
     ExternalIp,
+    /// An address of `status.loadBalancer`.
     LoadBalancerIp,
+    /// A port on addresses of the node.
     NodePort,
 }
 
 /// An address and port that a Service answers on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frontend {
+    /// What kind of address it is.
     pub kind: FrontendKind,
     /// `None` for a node port, which is on the node's [`NodePortAddresses`].
     pub address: Option<IpAddr>,
+    /// The port that clients connect to.
     pub port: u16,
     /// What happens to packets of pods of this node and of the node's own programs.
     pub inside: Outcome,
-    /// What happens to everybody else's packets. The same as `inside`, but for a Local external
-    /// policy.
+    /// What happens to all other packets. The same as `inside`, but for a Local external policy.
     pub outside: Outcome,
+    /// Which packets get the node's address as their source.
     pub masquerade: Masquerade,
-    /// Where the packet must come from to be let in; others are dropped. `None` lets everybody in.
+    /// Where the packet must come from to be let in; others are dropped. `None` lets all in.
     pub sources: Option<Arc<[IpNet]>>,
 }
 
@@ -236,13 +268,14 @@ pub struct ServicePort {
 /// Which packets come from a pod of this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LocalPods {
-    /// It cannot be told; nobody is taken for one.
+    /// The setting is unknown; no source is taken for a local one.
     #[default]
     Unknown,
     /// By source address.
     Sources(Vec<IpNet>),
     /// By the interface they enter through.
     Interface(Arc<str>),
+    /// Packets from interfaces whose names begin so.
     InterfacePrefix(Arc<str>),
 }
 
@@ -250,21 +283,26 @@ pub enum LocalPods {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodePortAddresses {
     /// Every address that is local to the node; those of the loopback range only if `loopback`.
-    AllLocal { loopback: bool },
+    AllLocal {
+        /// Whether addresses of the loopback range are among them.
+        loopback: bool,
+    },
     /// These, found out from the node's interfaces.
     Listed(Vec<IpAddr>),
 }
 
 impl Default for NodePortAddresses {
     fn default() -> Self {
-        NodePortAddresses::Listed(Vec::new())
+        Self::Listed(Vec::new())
     }
 }
 
 /// What holds for all Services on this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRules {
+    /// How packets of this node's pods are recognized.
     pub local_pods: PerFamily<LocalPods>,
+    /// The addresses on which node ports answer.
     pub node_ports: PerFamily<NodePortAddresses>,
     /// Node ports on loopback addresses are wanted: `net.ipv4.conf.all.route_localnet` is 1, and
     /// others are to be kept away from these addresses.
@@ -279,15 +317,17 @@ pub struct NodeRules {
 /// What this node is to forward.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardingTable {
+    /// What holds for all Services.
     pub rules: NodeRules,
+    /// Every port of every Service that this node serves.
     pub ports: Ports,
-    /// Finds the service port by the frontend, and says who else wanted it.
+    /// Finds the service port by the frontend, and lists the other service ports that claim it.
     pub frontends: FrontendIndex,
 }
 
 impl ForwardingTable {
     /// A table made by hand; [`crate::index::Index`] keeps one up to date.
-    pub fn new(rules: NodeRules, ports: Ports) -> ForwardingTable {
+    pub fn new(rules: NodeRules, ports: Ports) -> Self {
         let mut claimed = Claims::default();
         for (key, port) in ports.iter() {
             let claim =
@@ -296,7 +336,7 @@ impl ForwardingTable {
         }
         let mut frontends = FrontendIndex::default();
         frontends.exchange(Claims::default(), claimed);
-        ForwardingTable {
+        Self {
             rules,
             ports,
             frontends,
@@ -318,16 +358,21 @@ impl ForwardingTable {
 /// How one port changed. `before` and `after` are never equal, and never both `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
+    /// The service port.
     pub key: PortKey,
+    /// What it was; `None` if it is new.
     pub before: Option<Arc<ServicePort>>,
+    /// What it is now; `None` if it is gone.
     pub after: Option<Arc<ServicePort>>,
 }
 
 /// A health-check node port: how many endpoints of the Service are ready on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
+    /// The health-check node port.
     pub port: u16,
     /// In which families the Service exists; the port does not answer in the others.
     pub families: PerFamily<bool>,
+    /// Ready endpoints on this node, by family.
     pub ready: PerFamily<u32>,
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 const HEADLESS: &str = "None";
 
+/// One address on which a Service answers, with its ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frontend {
     /// `load balancer`, `external IP`, `node port` or `cluster IP`.
@@ -17,10 +18,10 @@ pub struct Frontend {
 
 impl Frontend {
     /// Those that clients outside of the cluster reach come first.
-    pub fn all(service: &Service) -> Vec<Frontend> {
+    pub fn all(service: &Service) -> Vec<Self> {
         let spec = service.spec.clone().unwrap_or_default();
         let ports: Vec<String> = spec.ports.iter().flatten().map(port).collect();
-        let frontend = |kind, address: String| Frontend {
+        let frontend = |kind, address: String| Self {
             kind,
             address,
             ports: ports.clone(),
@@ -38,7 +39,7 @@ impl Frontend {
         all.extend(external.map(|address| frontend("external IP", address.clone())));
         let node_ports: Vec<String> = spec.ports.iter().flatten().filter_map(node_port).collect();
         if !node_ports.is_empty() {
-            all.push(Frontend {
+            all.push(Self {
                 kind: "node port",
                 address: "every node".to_owned(),
                 ports: node_ports,

@@ -15,14 +15,18 @@ const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// It was renewed in time, and holds for this long if it is not renewed again.
-    Alive { holds: Duration },
+    Alive {
+        /// How long it still holds.
+        holds: Duration,
+    },
     /// It was last renewed longer ago than it lasts, or never.
     Silent,
 }
 
 impl Life {
+    /// Whether the report counts.
     pub fn is_alive(self) -> bool {
-        matches!(self, Life::Alive { .. })
+        matches!(self, Self::Alive { .. })
     }
 }
 

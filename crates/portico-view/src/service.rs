@@ -23,6 +23,7 @@ const FEW: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServiceState {
+    /// Every condition is True, and an endpoint is ready.
     Well,
     /// Something that takes its time is not known yet, or not everywhere yet.
     Waits,
@@ -33,42 +34,53 @@ pub enum ServiceState {
 impl fmt::Display for ServiceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ServiceState::Well => "well",
-            ServiceState::Waits => "waits",
-            ServiceState::Broken => "broken",
+            Self::Well => "well",
+            Self::Waits => "waits",
+            Self::Broken => "broken",
         })
     }
 }
 
+/// A Service with its endpoints, its conditions and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceView {
+    /// The namespace of the Service.
     pub namespace: String,
+    /// The name of the Service.
     pub name: String,
+    /// The type of the Service, such as `LoadBalancer`.
     #[serde(rename = "type")]
     pub type_: String,
+    /// `spec.loadBalancerClass`; empty where it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub class: String,
+    /// Whether its clients are served.
     pub state: ServiceState,
     /// What is wrong, the worst first.
     pub problems: Vec<Problem>,
     /// Those for the outside first.
     pub addresses: Vec<String>,
+    /// The addresses on which it answers, with their kinds and ports.
     pub frontends: Vec<Frontend>,
     /// Its load balancer has an address.
     #[serde(skip)]
     pub has_balancer: bool,
     /// `80/tcp`, or `80:30080/tcp` with the node port.
     pub ports: Vec<String>,
+    /// How many endpoints it has.
     pub endpoints: Endpoints,
     /// On which nodes its present form is in force; `None` where no node reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<Live>,
+    /// The conditions of its status.
     pub conditions: Vec<Condition>,
     /// Which Pods serve it; empty where its endpoints do not come from Pods.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub selector: String,
+    /// `Cluster` or `Local`; empty where the type has none.
     pub external_traffic_policy: String,
+    /// `None` or `ClientIP`.
     pub session_affinity: String,
 }
 
@@ -76,30 +88,41 @@ pub struct ServiceView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoints {
+    /// Endpoints that get connections.
     pub ready: usize,
+    /// All endpoints.
     pub total: usize,
     /// Those that fail their check, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<String>,
 }
 
+/// On how many of the nodes that report a Service is in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Live {
+    /// Nodes that have installed its present version.
     pub on: usize,
+    /// Nodes that report.
     pub of: usize,
     /// `node: why`
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
+/// A condition of a Service, as its status has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
+    /// The name of the condition.
     #[serde(rename = "type")]
     pub type_: String,
+    /// `True`, `False` or `Unknown`.
     pub status: String,
+    /// The reason in one word, for programs.
     pub reason: String,
+    /// The reason, for people.
     pub message: String,
+    /// When the status last changed (RFC 3339); empty where that is not known.
     pub since: String,
 }
 
@@ -109,7 +132,7 @@ impl ServiceView {
         service: &Service,
         slices: impl Iterator<Item = &'a EndpointSlice>,
         liveness: &Liveness,
-    ) -> ServiceView {
+    ) -> Self {
         let (spec, metadata) = (service.spec.clone().unwrap_or_default(), &service.metadata);
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = metadata.name.clone().unwrap_or_default();
@@ -117,7 +140,7 @@ impl ServiceView {
         let live = frontend::is_forwarded(&spec)
             .then(|| liveness.live(&format!("{namespace}/{name}"), wanted))
             .flatten();
-        let mut view = ServiceView {
+        let mut view = Self {
             state: ServiceState::Well,
             problems: Vec::new(),
             addresses: frontend::addresses(service, &spec),
@@ -145,10 +168,12 @@ impl ServiceView {
         view
     }
 
+    /// Whether its type is `LoadBalancer`.
     pub fn is_balancer(&self) -> bool {
         self.type_ == "LoadBalancer"
     }
 
+    /// The condition of this name, if there is one.
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|held| held.type_ == type_)
     }
@@ -273,7 +298,7 @@ impl ServiceView {
 }
 
 impl Endpoints {
-    fn of<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Endpoints {
+    fn of<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Self {
         let all: Vec<EndpointView> = slices.flat_map(EndpointView::of).collect();
         let failing: BTreeSet<String> = all
             .iter()
@@ -286,7 +311,7 @@ impl Endpoints {
             .filter(|one| one.is_ready())
             .map(EndpointView::host)
             .collect();
-        Endpoints {
+        Self {
             ready: ready.len(),
             total: hosts.len(),
             failing: failing.into_iter().collect(),
@@ -308,8 +333,8 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    pub(crate) fn of(nodes: &[NodeView]) -> Liveness {
-        let mut liveness = Liveness::default();
+    pub(crate) fn of(nodes: &[NodeView]) -> Self {
+        let mut liveness = Self::default();
         for node in nodes {
             let Some(report) = &node.report else { continue };
             liveness.reporting += 1;

@@ -15,37 +15,54 @@ const SCREEN: usize = 20;
 /// The Lease of the controller that serves load balancers.
 const BALANCERS: &str = "portico-controller";
 
+/// The state of the fleet in a few numbers, and everything that is wrong.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
+    /// Whether there is no trouble.
     pub well: bool,
+    /// The version of the API server.
     pub api_server: String,
+    /// How many nodes there are, and in what state.
     pub nodes: Nodes,
+    /// The elections of Portico's controllers.
     pub leaders: Vec<LeaderView>,
+    /// How many Services there are.
     pub services: usize,
+    /// Everything that is wrong.
     pub trouble: Vec<Trouble>,
 }
 
+/// Nodes, by what is to be said of them.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Nodes {
+    /// All Nodes.
     pub total: usize,
+    /// Names of nodes whose report is alive.
     pub reporting: Vec<String>,
+    /// Names of nodes that have not installed the newest version.
     pub lagging: Vec<String>,
+    /// Names of nodes that are not ready, silent, or report an error.
     pub unhealthy: Vec<String>,
+    /// Names of nodes that load balancers are not to use.
     pub draining: Vec<String>,
 }
 
+/// Something that is wrong with one object.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trouble {
     /// `service/shop/web`, `node/n2`, `lease/portico-controller`
     pub of: String,
+    /// What is wrong, as a sentence.
     pub what: String,
+    /// What an operator can do about it.
     pub way_out: String,
 }
 
 impl Status {
-    pub fn of(version: &str, fleet: &Fleet, clock: Timestamp) -> Status {
+    /// The status of a fleet at this time; `version` is the API server's.
+    pub fn of(version: &str, fleet: &Fleet, clock: Timestamp) -> Self {
         let nodes = fleet.nodes(clock);
         let leaders = fleet.leaders(clock);
         let services = fleet.services(clock);
@@ -58,7 +75,7 @@ impl Status {
             .iter()
             .flat_map(|service| of_service(service, is_led));
         trouble.extend(of_services);
-        Status {
+        Self {
             well: trouble.is_empty(),
             api_server: version.to_owned(),
             nodes: Nodes::of(&nodes),
@@ -75,12 +92,12 @@ impl Status {
 }
 
 impl Nodes {
-    fn of(nodes: &[NodeView]) -> Nodes {
+    fn of(nodes: &[NodeView]) -> Self {
         let names = |is: &dyn Fn(&NodeView) -> bool| -> Vec<String> {
             let matching = nodes.iter().filter(|node| is(node));
             matching.map(|node| node.name.clone()).collect()
         };
-        Nodes {
+        Self {
             total: nodes.len(),
             reporting: names(&NodeView::reports),
             lagging: names(&|node| node.state == NodeState::Lags),

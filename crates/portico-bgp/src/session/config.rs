@@ -4,9 +4,12 @@ use crate::family::{Family, PerFamily};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+/// How a session with one peer is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// The AS of this node.
     pub local_as: u32,
+    /// The AS that the peer has to have.
     pub peer_as: u32,
     /// Tells this speaker from all others.
     pub router_id: Ipv4Addr,
@@ -32,14 +35,15 @@ impl Config {
 /// How this node is reached from a peer, by family: on the link that the session goes over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NextHops {
+    /// The address of this node in each family; `None` where it has none on that link.
     pub own: PerFamily<Option<IpAddr>>,
     /// The session itself goes over this family.
     pub session: Option<Family>,
 }
 
 impl NextHops {
-    /// For routes of a family. Where the peer takes IPv6 for IPv4 and the session is one of IPv6,
-    /// that is what is known to work.
+    /// The next hop for routes of a family. Where the peer takes IPv6 for IPv4 and the session is
+    /// one of IPv6, that is what is known to work.
     pub fn choose(&self, family: Family, ipv4_by_ipv6: bool) -> Option<IpAddr> {
         let over_v6 = self.session == Some(Family::V6) && ipv4_by_ipv6;
         match family {

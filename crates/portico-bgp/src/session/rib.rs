@@ -80,7 +80,7 @@ impl Rib {
         });
     }
 
-    /// Everything of a family is to be told again.
+    /// Marks all routes of a family to be sent again.
     pub(super) fn again(&mut self, family: Family) {
         for (prefix, entry) in &mut self.entries {
             if Family::of_net(prefix) == family && entry.wanted.is_some() {

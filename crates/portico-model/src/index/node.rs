@@ -20,9 +20,9 @@ pub(super) struct NodeState {
     named: Vec<IpAddr>,
     pod_cidrs: Vec<IpNet>,
     service_cidrs: BTreeMap<String, Vec<IpNet>>,
-    /// Of the node's interfaces, sorted.
+    /// The addresses of the node's interfaces, sorted.
     addresses: Vec<IpAddr>,
-    /// Something came in since somebody last asked.
+    /// Whether an input has changed since the last evaluation.
     changed: bool,
 }
 
@@ -39,8 +39,8 @@ pub(super) struct Here {
 }
 
 impl NodeState {
-    pub fn new(settings: Settings) -> NodeState {
-        NodeState {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
             settings,
             seen: false,
             leaving: false,
@@ -54,24 +54,24 @@ impl NodeState {
         }
     }
 
-    /// Since the last call.
-    pub fn take_changed(&mut self) -> bool {
+    /// Whether an input has changed since the last call.
+    pub(super) fn take_changed(&mut self) -> bool {
         mem::take(&mut self.changed)
     }
 
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.settings.node_name
     }
 
-    pub fn serves_external_ips(&self) -> bool {
+    pub(super) fn serves_external_ips(&self) -> bool {
         self.settings.external_ips
     }
 
-    pub fn heeds_ip_mode(&self) -> bool {
+    pub(super) fn heeds_ip_mode(&self) -> bool {
         self.settings.load_balancer_ip_mode
     }
 
-    pub fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
+    pub(super) fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
         (self.seen, self.changed) = (true, true);
         self.leaving = node.metadata.deletion_timestamp.is_some()
             || node
@@ -92,7 +92,11 @@ impl NodeState {
             .collect();
     }
 
-    pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr, complaints: &mut Complaints<'_>) {
+    pub(super) fn apply_service_cidr(
+        &mut self,
+        cidr: &ServiceCidr,
+        complaints: &mut Complaints<'_>,
+    ) {
         let networks = cidr
             .spec
             .cidrs
@@ -110,12 +114,12 @@ impl NodeState {
         self.changed = true;
     }
 
-    pub fn delete_service_cidr(&mut self, name: &str) {
+    pub(super) fn delete_service_cidr(&mut self, name: &str) {
         self.service_cidrs.remove(name);
         self.changed = true;
     }
 
-    pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
+    pub(super) fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.sort_unstable();
         addresses.dedup();
         self.addresses = addresses;
@@ -123,11 +127,11 @@ impl NodeState {
     }
 
     /// A node that has never been seen is not fit.
-    pub fn eligible(&self) -> bool {
+    pub(super) fn eligible(&self) -> bool {
         self.seen && !self.leaving
     }
 
-    pub fn here(&self) -> Here {
+    pub(super) fn here(&self) -> Here {
         let known = |family| self.local_pods(family) != LocalPods::Unknown;
         Here {
             zone: self.zone.clone(),
@@ -151,7 +155,7 @@ impl NodeState {
         }
     }
 
-    pub fn rules(&self) -> NodeRules {
+    pub(super) fn rules(&self) -> NodeRules {
         let service_cidrs = self.service_cidrs.values().flatten().copied();
         // Packets to unused addresses of these networks are dropped, so one that has the node's own
         // address would cut the node off.
@@ -228,7 +232,7 @@ impl NodeState {
         }
     }
 
-    pub fn node_port_networks(&self, family: Family) -> Vec<IpNet> {
+    pub(super) fn node_port_networks(&self, family: Family) -> Vec<IpNet> {
         let networks = self.wanted_networks(family);
         match networks.is_empty() || networks.iter().any(|network| network.prefix_len() == 0) {
             true => vec![everything(family)],
@@ -248,7 +252,7 @@ impl NodeState {
     }
 }
 
-/// Also where none of them is of IPv4, which means everywhere.
+/// Whether 127.0.0.1 is in one of the networks, or none of them is of IPv4, which means everywhere.
 pub(super) fn include_loopback(networks: &[IpNet]) -> bool {
     let networks = of_family(networks, Family::V4);
     let first = IpAddr::from([127, 0, 0, 0]);

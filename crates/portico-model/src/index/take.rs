@@ -75,7 +75,7 @@ impl Index {
     }
 
     /// Give up the frontends that Services no longer want, claim those that they want now, and
-    /// rebuild whoever gains or loses one by it.
+    /// rebuild the Services that gain or lose one by it.
     fn change_claims(&mut self) {
         if self.replaced.is_empty() {
             self.claimed_with = self.here.own;
