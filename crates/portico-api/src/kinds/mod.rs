@@ -4,7 +4,7 @@
 mod address_block;
 mod address_pool;
 mod bgp_peer;
-pub mod checks;
+pub(crate) mod checks;
 mod config_map;
 mod endpoint_slice;
 mod endpoints;
@@ -19,7 +19,7 @@ mod rbac;
 mod secret;
 mod service_account;
 mod service_cidr;
-pub mod table;
+pub(crate) mod table;
 
 use crate::field::Errors;
 use crate::gates::Gates;
@@ -56,13 +56,21 @@ pub fn all() -> Vec<Box<dyn Kind>> {
 /// The names under which a kind is served.
 #[derive(Debug)]
 pub struct Info {
+    /// The API group; empty for the core group.
     pub group: &'static str,
+    /// The version that is served.
     pub version: &'static str,
+    /// The name of the kind, such as `Service`.
     pub kind: &'static str,
+    /// The resource in paths, such as `services`.
     pub plural: &'static str,
+    /// The name for one object, such as `service`.
     pub singular: &'static str,
+    /// Short names for kubectl, such as `svc`.
     pub short_names: &'static [&'static str],
+    /// The groups of kubectl to which it belongs, such as `all`.
     pub categories: &'static [&'static str],
+    /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// Has a `status` subresource.
     pub status: bool,
@@ -73,6 +81,7 @@ pub struct Info {
 }
 
 impl Info {
+    /// The group and resource, for errors.
     pub fn subject(&self) -> Subject<'static> {
         Subject {
             group: self.group,
@@ -93,30 +102,41 @@ impl Info {
 /// A column of a Table, as `kubectl get` prints it. Priority 0 is always shown, 1 with `-o wide`.
 #[derive(Debug)]
 pub struct Column {
+    /// The title of the column.
     pub name: &'static str,
+    /// The OpenAPI type: `string`, `integer`, `date`.
     pub kind: &'static str,
+    /// The OpenAPI format; `name` for the object's name, else empty.
     pub format: &'static str,
+    /// What the column shows.
     pub description: &'static str,
+    /// 0 for a column that is always shown, 1 for one with `-o wide`.
     pub priority: u8,
 }
 
 /// Something of which there is only one, that an object can own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Claim {
+    /// A cluster IP.
     Address(IpAddr),
+    /// A node port, whatever its protocol.
     NodePort(u16),
 }
 
 /// What an object takes and gives back in the transaction that stores it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Claims {
+    /// What has to be free, and is owned afterwards.
     pub take: Vec<Claim>,
+    /// What is given up.
     pub free: Vec<Claim>,
 }
 
 /// What allocation may ask: is this owned, and a random number.
 pub trait Pool {
+    /// Whether an object owns this.
     fn is_taken(&self, claim: Claim) -> bool;
+    /// A random number.
     fn random(&mut self) -> u64;
 }
 
@@ -125,6 +145,7 @@ pub trait Pool {
 /// `validate_update`; for the status `to_stored`, `default`, `prepare_status_update`,
 /// `validate_status_update`; and `from_stored` on the way out.
 pub trait Kind: Send + Sync {
+    /// The names under which the kind is served.
     fn info(&self) -> &'static Info;
 
     /// The kind whose spelling is stored, for a kind that is another view of the same objects.
@@ -150,6 +171,7 @@ pub trait Kind: Send + Sync {
 
     /// Turn a stored object into what this kind shows, after everything else is done with it. All
     /// other methods see the stored form.
+    /// The object as clients of this kind see it.
     #[expect(
         clippy::wrong_self_convention,
         reason = "the pair of `to_stored`; the kind is not what is made"
@@ -184,7 +206,7 @@ pub trait Kind: Send + Sync {
         Ok(Claims::default())
     }
 
-    /// Everything an object owns, given back when it is deleted.
+    /// Returns everything that an object owns, which is given back when it is deleted.
     fn owned(&self, _object: &Value) -> Vec<Claim> {
         Vec::new()
     }
@@ -225,6 +247,7 @@ pub trait Kind: Send + Sync {
         }
     }
 
+    /// What is wrong with a new object.
     fn validate_create(&self, _object: &Value, _gates: &Gates) -> Errors {
         Errors::new()
     }
@@ -236,6 +259,7 @@ pub trait Kind: Send + Sync {
         }
     }
 
+    /// What is wrong with a change of an object.
     fn validate_update(&self, new: &Value, _old: &Value, gates: &Gates) -> Errors {
         self.validate_create(new, gates)
     }
@@ -245,6 +269,7 @@ pub trait Kind: Send + Sync {
         object::copy_key(old, new, "spec");
     }
 
+    /// What is wrong with a change of the status.
     fn validate_status_update(&self, _new: &Value, _old: &Value, _gates: &Gates) -> Errors {
         Errors::new()
     }
@@ -294,6 +319,7 @@ pub trait Kind: Send + Sync {
         object::text(object, field).to_owned()
     }
 
+    /// The columns of a Table.
     fn columns(&self) -> &'static [Column];
 
     /// The cells of one row, one per column, from the stored spelling. `now` in seconds since 1970

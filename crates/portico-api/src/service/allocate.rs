@@ -15,8 +15,9 @@ use crate::names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Everything a Service owns. An ExternalName owns nothing, and its node ports are mere data.
-pub fn owned(spec: &ServiceSpec) -> BTreeSet<Claim> {
+/// Returns everything that a Service owns. An ExternalName owns nothing, and its node ports are
+/// mere data.
+pub(crate) fn owned(spec: &ServiceSpec) -> BTreeSet<Claim> {
     let mut claims = BTreeSet::new();
     if spec.has_cluster_ip() {
         claims.extend(
@@ -44,7 +45,7 @@ pub fn owned(spec: &ServiceSpec) -> BTreeSet<Claim> {
 
 /// Settle addresses and ports of a new or changed Service. Errors are about one field and reported
 /// alone.
-pub fn allocate(
+pub(crate) fn allocate(
     new: &mut ServiceSpec,
     old: Option<&ServiceSpec>,
     ranges: &Ranges,
