@@ -1,6 +1,8 @@
-//! How much the server takes on at once; beyond that it says so instead of queueing without end.
+//! How much the server takes on at once; beyond that it refuses requests (429) instead of queueing
+//! without end.
 //!
-//! `shares` decides who gets what; this part has the lock, and gives back what is dropped.
+//! `shares` decides how much each user gets; this part has the lock, and gives back what is
+//! dropped.
 
 use crate::metrics::{Metrics, Refused};
 use crate::shares::{Flow, Pool};
@@ -10,14 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The largest request body.
-pub const MOST_BODY: usize = 3 * 1024 * 1024;
+pub(crate) const MOST_BODY: usize = 3 * 1024 * 1024;
 /// Bodies that are arriving, for each write that may be under way.
 const BODIES_PER_WRITE: usize = 8;
 /// For TLS, and for the head of the first request.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
-/// Between two requests of somebody who has not said who they are.
+/// The time between two requests of a client that has not authenticated.
 const STRANGER_IDLE: Duration = Duration::from_secs(30);
 
+/// How much the server takes on at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Reads under way.
@@ -28,6 +31,7 @@ pub struct Sizes {
     pub watches: usize,
     /// MiB of bodies that arrive and of answers that are not sent yet.
     pub mebibytes: usize,
+    /// Connections at a time.
     pub connections: usize,
 }
 
@@ -61,7 +65,7 @@ impl Sizes {
 
 /// What there is only so much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub(crate) enum Load {
     Read,
     Write,
     Watch,
@@ -72,7 +76,7 @@ pub enum Load {
 }
 
 impl Load {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Read => "reads",
             Self::Write => "writes",
@@ -83,13 +87,13 @@ impl Load {
     }
 }
 
-pub struct Limits {
+pub(crate) struct Limits {
     pools: [Mutex<Pool>; 5],
     metrics: Arc<Metrics>,
 }
 
 impl Limits {
-    pub fn new(sizes: Sizes, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(crate) fn new(sizes: Sizes, metrics: Arc<Metrics>) -> Arc<Self> {
         let pool = |size: usize| Mutex::new(Pool::new(size as u64));
         Arc::new(Self {
             pools: [
@@ -104,7 +108,12 @@ impl Limits {
     }
 
     /// A share for this request, kept until it is dropped; or 429.
-    pub fn take(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Result<Share, Full> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        flow: &Flow,
+        load: Load,
+        amount: usize,
+    ) -> Result<Share, Full> {
         if self.pool(load).take(flow, amount as u64) {
             return Ok(self.share(flow, load, amount));
         }
@@ -112,7 +121,7 @@ impl Limits {
     }
 
     /// Would there be room? For what is better refused before it costs anything.
-    pub fn check(&self, flow: &Flow, load: Load) -> Result<(), Full> {
+    pub(crate) fn check(&self, flow: &Flow, load: Load) -> Result<(), Full> {
         match self.pool(load).has_room(flow, 1) {
             true => Ok(()),
             false => Err(self.full(flow, load)),
@@ -120,7 +129,7 @@ impl Limits {
     }
 
     /// A share for what cannot be refused any more.
-    pub fn charge(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Share {
+    pub(crate) fn charge(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Share {
         self.pool(load).charge(flow, amount as u64);
         self.share(flow, load, amount)
     }
@@ -165,12 +174,12 @@ impl From<Full> for ApiError {
                 load.name()
             ),
         };
-        ApiError::too_many_requests(text, 1)
+        Self::too_many_requests(text, 1)
     }
 }
 
 /// What was taken from a pool; given back when dropped.
-pub struct Share {
+pub(crate) struct Share {
     limits: Arc<Limits>,
     flow: Flow,
     load: Load,
@@ -179,7 +188,7 @@ pub struct Share {
 
 impl Share {
     /// Take more, if there is room.
-    pub fn grow(&mut self, by: usize) -> Result<(), Full> {
+    pub(crate) fn grow(&mut self, by: usize) -> Result<(), Full> {
         if !self.limits.pool(self.load).take(&self.flow, by as u64) {
             return Err(self.limits.full(&self.flow, self.load));
         }
@@ -188,7 +197,7 @@ impl Share {
     }
 
     /// It turned out to be so much.
-    pub fn settle(&mut self, amount: usize) {
+    pub(crate) fn settle(&mut self, amount: usize) {
         let (amount, before) = (amount as u64, self.amount);
         let mut pool = self.limits.pool(self.load);
         match amount.checked_sub(before) {
