@@ -142,8 +142,8 @@ struct Watch {
 }
 
 impl Watch {
-    fn start() -> Watch {
-        Watch {
+    fn start() -> Self {
+        Self {
             start: Instant::now(),
             processor: processor_time(),
         }

@@ -1,4 +1,4 @@
-//! A server in a pod of the lab: it answers HTTP with who it is and whom it saw asking.
+//! A server in a pod of the lab: it answers HTTP with its own name and the client's address.
 
 use crate::Result;
 use crate::host::Host;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Where somebody listens, be it a virtual server or an endpoint.
+/// Protocol, address and port of a virtual server or an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
     pub address: IpAddr,
@@ -44,13 +44,13 @@ const PERSISTENT: u32 = 0x1;
 /// The scheduler `mh` looks at the client's port as well, not only at its address.
 const MH_PORT: u32 = 0x10;
 /// Flags that are for the operator to decide; the others are the kernel's own.
-pub const DECIDED: u32 = 0x3d;
+pub(super) const DECIDED: u32 = 0x3d;
 
 impl Settings {
-    pub fn new(scheduler: &Arc<str>, affinity: Option<u32>) -> Settings {
+    pub fn new(scheduler: &Arc<str>, affinity: Option<u32>) -> Self {
         let of_scheduler = if &**scheduler == "mh" { MH_PORT } else { 0 };
         let of_affinity = if affinity.is_some() { PERSISTENT } else { 0 };
-        Settings {
+        Self {
             scheduler: scheduler.clone(),
             flags: of_scheduler | of_affinity,
             timeout: affinity.unwrap_or_default(),
@@ -70,11 +70,11 @@ impl fmt::Display for Settings {
 
 /// A virtual server as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub(super) struct Server {
     pub settings: Settings,
-    /// Who gets new connections; sorted.
+    /// The endpoints that get new connections; sorted.
     pub pool: Arc<[Endpoint]>,
-    /// Who gets none but keeps those it has; sorted.
+    /// The endpoints that get no new connections and keep those they have; sorted.
     pub lingering: Arc<[Endpoint]>,
 }
 
@@ -98,8 +98,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    pub fn idle(at: SocketAddr, weight: u32) -> Destination {
-        Destination {
+    pub fn idle(at: SocketAddr, weight: u32) -> Self {
+        Self {
             at,
             weight,
             active: 0,
@@ -108,12 +108,12 @@ impl Destination {
     }
 }
 
-pub fn socket(endpoint: &Endpoint) -> SocketAddr {
+pub(super) fn socket(endpoint: &Endpoint) -> SocketAddr {
     SocketAddr::new(endpoint.address, endpoint.port)
 }
 
 /// Whether an endpoint at this place is among those; they are sorted.
-pub fn contains(endpoints: &[Endpoint], at: SocketAddr) -> bool {
+pub(super) fn contains(endpoints: &[Endpoint], at: SocketAddr) -> bool {
     endpoints
         .binary_search_by_key(&(at.ip(), at.port()), |endpoint| {
             (endpoint.address, endpoint.port)

@@ -90,7 +90,7 @@ fn node() -> NodeRules {
     ]))
 }
 
-/// Whether a flow `client's destination > who answers` ends, on a node that has 192.0.2.1 and
+/// Whether a flow `client's destination > answering address` ends, on a node that has 192.0.2.1 and
 /// 127.0.0.1.
 fn ends(stale: &Stale, flow: &str) -> bool {
     let (to, answered_by) = flow.split_once(" > ").unwrap();
