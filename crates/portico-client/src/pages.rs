@@ -102,7 +102,7 @@ where
         .max_buf_size(MOST_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // Whoever asked is gone: there is nobody to tell.
+        // An error here means that the client has gone, and no answer can reach it.
         _ = served => {}
         () = guest.ended() => {}
     }
