@@ -8,22 +8,22 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// Longer from time to time, and never the same for all nodes.
 #[derive(Debug, Default)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// The last attempt failed.
-    pub fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.failures > 0
     }
 
     /// The time until the next attempt, after one more failure.
-    pub fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let longest = FIRST
             .saturating_mul(1 << self.failures.min(16))
             .min(LONGEST);
@@ -31,13 +31,13 @@ impl Backoff {
         longest.mul_f64(0.5 + fraction() / 2.0)
     }
 
-    pub async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         tokio::time::sleep(self.next()).await;
     }
 }
 
-/// From 0 to 1, by chance.
-pub fn fraction() -> f64 {
+/// A random number from 0 to 1.
+pub(crate) fn fraction() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }

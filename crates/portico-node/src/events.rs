@@ -1,6 +1,6 @@
-//! Events for people who look at a Service and wonder: a program listens where its node port is, a
-//! health-check port is taken, a node port lies where the node takes the ports of its own
-//! connections from.
+//! Events on Services, about what the node finds in their way: a program listens where its node
+//! port is, a health-check port is taken, a node port lies where the node takes the ports of its
+//! own connections from.
 //!
 //! Nothing here is in the way of forwarding: what is too much, or may not be told, is only logged.
 
@@ -33,7 +33,7 @@ const MOST_NAMED: usize = 5;
 
 /// Something to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub(crate) struct Notice {
     /// `None`: about the node.
     pub service: Option<ServiceName>,
     pub warning: bool,
@@ -43,15 +43,15 @@ pub struct Notice {
 
 /// Where notices are left. What does not fit is dropped: it is in the log.
 #[derive(Clone)]
-pub struct Notices(mpsc::Sender<Notice>);
+pub(crate) struct Notices(mpsc::Sender<Notice>);
 
 impl Notices {
-    pub fn new() -> (Notices, mpsc::Receiver<Notice>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Notice>) {
         let (sender, receiver) = mpsc::channel(256);
-        (Notices(sender), receiver)
+        (Self(sender), receiver)
     }
 
-    pub fn tell(&self, notice: Notice) {
+    pub(crate) fn tell(&self, notice: Notice) {
         match (&notice.service, notice.warning) {
             (Some(service), _) => {
                 tracing::warn!(%service, reason = notice.reason, "{}", notice.text)
@@ -71,7 +71,7 @@ impl Notices {
 }
 
 /// Look at node ports that are new, below a root (`/`).
-pub fn check_node_ports(
+pub(crate) fn check_node_ports(
     root: &Path,
     new: &[(PortKey, u16)],
     addresses: &PerFamily<NodePortAddresses>,
@@ -133,8 +133,8 @@ fn some(names: &BTreeSet<String>) -> String {
     text
 }
 
-/// Send Events until nobody can leave notices any more.
-pub async fn send(client: Client, node: Arc<str>, mut notices: mpsc::Receiver<Notice>) {
+/// Sends Events until the last sender of notices is dropped.
+pub(crate) async fn send(client: Client, node: Arc<str>, mut notices: mpsc::Receiver<Notice>) {
     let mut sender = Sender {
         client,
         node,
@@ -154,8 +154,8 @@ struct Sender {
 }
 
 impl Sender {
-    /// Once there is room, and once the API server takes it: what is told once must not be lost
-    /// meanwhile.
+    /// Sends a notice once there is room and the API server takes it: a notice that comes once must
+    /// not be lost.
     async fn send(&mut self, notice: Notice) {
         let key = (notice.service.clone(), notice.reason, notice.text.clone());
         if self.told.len() >= MOST_TOLD || !self.told.insert(key) {
@@ -187,7 +187,7 @@ impl Sender {
         client::ask(&self.client, request).await.map(drop)
     }
 
-    /// `kubectl describe` finds Events by it. Who may not see it writes one without.
+    /// `kubectl describe` finds Events by it. A node that may not read it writes Events without it.
     async fn uid(&self, service: &ServiceName) -> Result<String, RequestError> {
         let path = watch::list_of_one(&service.namespace, &service.name);
         let body = match client::get(&self.client, &path).await {
@@ -210,8 +210,8 @@ struct Room {
 }
 
 impl Room {
-    fn new(now: Instant) -> Room {
-        Room {
+    fn new(now: Instant) -> Self {
+        Self {
             left: BURST,
             since: now,
         }

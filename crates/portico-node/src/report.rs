@@ -23,9 +23,9 @@ use tokio::time::Instant;
 
 /// Between two writes while things change.
 const EVERY: Duration = Duration::from_millis(500);
-/// Between two while nothing does that anybody waits for.
+/// The time between two reports while no change is awaited.
 const RENEW: Duration = Duration::from_secs(30);
-/// Whoever has not renewed for so long is not reporting.
+/// A node that has not renewed its Lease for this long is not reporting.
 const LASTS: Duration = Duration::from_secs(75);
 /// Between tries that fail, and where the server does not let us.
 const RETRY: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const DENIED: Duration = Duration::from_secs(300);
 
 /// What is in the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Installed {
+pub(crate) struct Installed {
     /// Everything up to these resource versions, but for `behind`.
     pub services: u64,
     pub slices: u64,
@@ -47,13 +47,13 @@ pub struct Installed {
 
 /// What stays as it is.
 #[derive(Clone, Copy, Debug)]
-pub struct About {
+pub(crate) struct About {
     pub mode: &'static str,
     pub healthz_port: Option<u16>,
 }
 
 /// Report until dropped.
-pub async fn send(
+pub(crate) async fn send(
     client: Client,
     node: Arc<str>,
     about: About,

@@ -63,7 +63,7 @@ const SMALL_STEP: usize = 32;
 const QUIET: Duration = Duration::from_millis(300);
 /// What comes in.
 #[derive(Debug)]
-pub enum Input {
+pub(crate) enum Input {
     /// An object is there, or it changed; since when this is known.
     Apply(Object, Instant),
     Delete(Name, Instant),
@@ -79,7 +79,7 @@ pub enum Input {
     Static(static_services::Change),
     /// The addresses of the node's interfaces.
     Addresses(Vec<IpAddr>),
-    /// Somebody else touched our rules.
+    /// Another program changed our rules.
     Disturbed,
     /// A packet came before its Service.
     Early(EarlyPacket),
@@ -87,10 +87,10 @@ pub enum Input {
 
 /// What others have to do because of a change, in their own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FollowUp {
+pub(crate) enum FollowUp {
     HealthChecks(Vec<(ServiceName, Option<HealthCheck>)>),
     NodePortAddresses(PerFamily<NodePortAddresses>),
-    /// Node ports that are new, with who wants them.
+    /// Node ports that are new, with the Service ports that have them.
     NodePorts(Vec<(PortKey, u16)>),
     /// Files of static Services that are in the kernel.
     StaticServices(InForce),
@@ -103,10 +103,10 @@ pub enum FollowUp {
 }
 
 /// How many flows were ended.
-pub type Ended = PerFamily<usize>;
+pub(crate) type Ended = PerFamily<usize>;
 
 /// Ends flows to endpoints that are gone, once the rules no longer lead there.
-pub trait Flows: Send {
+pub(crate) trait Flows: Send {
     /// These ports changed.
     fn changed(&mut self, changes: &[Change], table: &ForwardingTable, now: Instant) -> Ended;
 
@@ -121,12 +121,12 @@ pub trait Flows: Send {
 }
 
 /// Where packets wait that came before their Service.
-pub trait Door: Send {
+pub(crate) trait Door: Send {
     fn answer(&self, answers: Vec<(u32, Answer)>);
 }
 
 /// What the loop works with.
-pub struct Parts {
+pub(crate) struct Parts {
     pub settings: Settings,
     pub dataplane: Box<dyn Dataplane>,
     pub flows: Box<dyn Flows>,
@@ -135,13 +135,13 @@ pub struct Parts {
     /// How often everything is compared though nothing happened.
     pub period: Duration,
     pub timer: AlignedTimer,
-    /// How far the kernel is, for who reports it.
+    /// The version that the kernel has, for the node's report.
     pub report: watch::Sender<Option<Installed>>,
-    /// Somebody wants to know what there is to announce.
+    /// Whether what there is to announce is passed on.
     pub announcing: bool,
     /// Where what the API server told is remembered.
     pub journal: Option<Journal>,
-    /// Nobody arrives where there is none.
+    /// The queue of early packets; `None` where the kernel lets none wait.
     pub door: Option<Box<dyn Door>>,
     /// Returns to the system what the allocator has left of much work on the calling thread: in the
     /// middle of a change that would take longer than the change.
@@ -149,7 +149,7 @@ pub struct Parts {
 }
 
 /// What the loop waits for.
-pub struct Sources {
+pub(crate) struct Sources {
     pub access: ApiAccess,
     pub node: Arc<str>,
     /// Set when the API server first answers a watch.
@@ -160,7 +160,11 @@ pub struct Sources {
 
 /// Works until every sender of inputs is gone. To be called on a thread of its own, which also waits
 /// for the kernel.
-pub fn run(parts: Parts, sources: Sources, follow_ups: mpsc::Sender<FollowUp>) -> io::Result<()> {
+pub(crate) fn run(
+    parts: Parts,
+    sources: Sources,
+    follow_ups: mpsc::Sender<FollowUp>,
+) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     // As a task, not the runtime's first future: waking that takes a system call each time.
     let result = runtime.block_on(async { tokio::spawn(work(parts, sources, follow_ups)).await });
@@ -189,7 +193,7 @@ async fn work(
             .count();
         inputs.into_iter().for_each(|input| syncer.take(input, now));
         for follow_up in syncer.step_and_free(taken, now) {
-            // Nobody listens any more only at the end.
+            // The receiver is gone only at the end.
             let _ = follow_ups.send(follow_up).await;
         }
     }
@@ -219,7 +223,7 @@ struct Syncer {
 }
 
 impl Syncer {
-    fn new(parts: Parts, now: Instant) -> Syncer {
+    fn new(parts: Parts, now: Instant) -> Self {
         let cluster = Cluster::new(parts.settings.clone(), parts.announcing);
         let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
         let comparison = Comparison::new(now, parts.period, parts.timer);
@@ -228,7 +232,7 @@ impl Syncer {
         let follow_ups = vec![FollowUp::NodePortAddresses(
             cluster.table().rules.node_ports.clone(),
         )];
-        Syncer {
+        Self {
             parts,
             cluster,
             gate,
@@ -576,7 +580,7 @@ impl Syncer {
         tracing::error!(%error, ?again, "cannot install the table, will try again");
     }
 
-    /// The installed table differs from what we last installed: somebody else was there.
+    /// The installed table differs from what we last installed: another program changed it.
     fn report_drift(&self, report: &Report) {
         for difference in report.drift.iter().take(5) {
             tracing::warn!(difference, "rules were changed by somebody else, repaired");

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// The reasons below a reason: "connection refused" is often the last of three.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

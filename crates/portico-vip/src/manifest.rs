@@ -4,9 +4,13 @@ use crate::config::{DRAIN, Given, Span};
 use serde_json::{Value, json};
 use std::path::Path;
 
+/// What the manifests are made from.
 pub struct Manifest<'a> {
+    /// The settings that were given, as flags or in a file.
     pub given: &'a Given,
+    /// The configuration file, which is mounted into the pod.
     pub config_file: Option<&'a Path>,
+    /// The image of the static pod.
     pub image: &'a str,
     /// The program on the node, for systemd.
     pub program: &'a Path,

@@ -16,7 +16,7 @@ const SHORTEST: usize = 16;
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Reads it, however long that takes: the controller may come after us.
-pub async fn read(client: Client, file: Option<PathBuf>) -> Vec<u8> {
+pub(super) async fn read(client: Client, file: Option<PathBuf>) -> Vec<u8> {
     let mut told = String::new();
     loop {
         let read = match &file {

@@ -2,8 +2,8 @@
 //! neighbour discovery) and BGP.
 //!
 //! `plan` knows pools, Nodes and what Services have, and says which addresses are shared out among
-//! whom on layer 2 and which routes this node announces by BGP; [`l2`] and [`bgp`] do it. `follow`
-//! brings pools and Nodes, `run` ties it together.
+//! which nodes on layer 2 and which routes this node announces by BGP; [`l2`] and [`bgp`] do it.
+//! `follow` brings pools and Nodes, `run` ties it together.
 
 pub mod bgp;
 mod follow;

@@ -10,22 +10,22 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub struct Cluster {
+pub(super) struct Cluster {
     pub index: Index,
     settings: Settings,
-    /// Of the node's interfaces.
+    /// The addresses of the node's interfaces.
     addresses: Vec<IpAddr>,
     pub node: Option<Box<Node>>,
     cidrs: HashSet<String>,
 }
 
 impl Cluster {
-    pub fn new(settings: Settings, announcing: bool) -> Cluster {
+    pub(super) fn new(settings: Settings, announcing: bool) -> Self {
         let mut index = Index::new(settings.clone());
         if announcing {
             index = index.with_announcing();
         }
-        Cluster {
+        Self {
             index,
             settings,
             addresses: Vec::new(),
@@ -34,11 +34,11 @@ impl Cluster {
         }
     }
 
-    pub fn table(&self) -> &ForwardingTable {
+    pub(super) fn table(&self) -> &ForwardingTable {
         self.index.table()
     }
 
-    pub fn apply(&mut self, object: &Object) {
+    pub(super) fn apply(&mut self, object: &Object) {
         match object {
             Object::Service(service) => self.index.apply_service(service),
             Object::Slice(slice) => self.index.apply_slice(slice),
@@ -53,7 +53,7 @@ impl Cluster {
         }
     }
 
-    pub fn delete(&mut self, name: &Name) {
+    pub(super) fn delete(&mut self, name: &Name) {
         match name.kind {
             Kind::Service => self.index.delete_service(&name.namespace, &name.name),
             Kind::Slice => self.index.delete_slice(&name.namespace, &name.name),
@@ -67,7 +67,7 @@ impl Cluster {
 
     /// Deletes what a list does not have, but for static Services, which the API server does not
     /// know.
-    pub fn keep_listed(&mut self, kind: Kind, names: &HashSet<Name>) {
+    pub(super) fn keep_listed(&mut self, kind: Kind, names: &HashSet<Name>) {
         for (namespace, name) in self.known(kind) {
             if is_static(&namespace) {
                 continue;
@@ -97,7 +97,7 @@ impl Cluster {
     }
 
     /// Says whether they are others than before.
-    pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) -> bool {
+    pub(super) fn set_addresses(&mut self, addresses: Vec<IpAddr>) -> bool {
         let changed = self.addresses != addresses;
         self.addresses.clone_from(&addresses);
         self.index.set_addresses(addresses);
@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     /// An index of these Services alone, whatever else is known already.
-    pub fn index_of(&self, objects: Vec<Object>) -> Index {
+    pub(super) fn index_of(&self, objects: Vec<Object>) -> Index {
         let mut index = Index::new(self.settings.clone());
         index.set_addresses(self.addresses.clone());
         self.node.iter().for_each(|node| index.apply_node(node));

@@ -10,7 +10,7 @@ const NODE: Duration = Duration::from_secs(3);
 const POD_NETWORKS: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub struct Gate {
+pub(super) struct Gate {
     services: bool,
     slices: bool,
     /// Until when they are waited for; the past, once they are known.
@@ -21,13 +21,13 @@ pub struct Gate {
 
 impl Gate {
     /// `pod_networks`: the Node is to say which addresses its pods have.
-    pub fn new(now: Instant, pod_networks: bool) -> Gate {
+    pub(super) fn new(now: Instant, pod_networks: bool) -> Self {
         let pod_networks = if pod_networks {
             now + POD_NETWORKS
         } else {
             now
         };
-        Gate {
+        Self {
             services: false,
             slices: false,
             node: now + NODE,
@@ -37,7 +37,7 @@ impl Gate {
     }
 
     /// All of a kind are known.
-    pub fn listed(&mut self, kind: Kind) {
+    pub(super) fn listed(&mut self, kind: Kind) {
         match kind {
             Kind::Service => self.services = true,
             Kind::Slice => self.slices = true,
@@ -46,16 +46,16 @@ impl Gate {
         }
     }
 
-    pub fn pod_networks_known(&mut self) {
+    pub(super) fn pod_networks_known(&mut self) {
         self.pod_networks = self.began;
     }
 
-    /// Since when, or from when on, it is open; `None` where something has to come in first.
-    pub fn opens(&self) -> Option<Instant> {
+    /// The time from which it is open; `None` where something has to come in first.
+    pub(super) fn opens(&self) -> Option<Instant> {
         (self.services && self.slices).then(|| self.node.max(self.pod_networks))
     }
 
-    pub fn is_open(&self, now: Instant) -> bool {
+    pub(super) fn is_open(&self, now: Instant) -> bool {
         self.opens().is_some_and(|opens| opens <= now)
     }
 }

@@ -6,15 +6,18 @@ use std::collections::BTreeMap;
 
 /// What has not been told.
 #[derive(Default)]
-pub struct HeldChecks(BTreeMap<ServiceName, Option<HealthCheck>>);
+pub(super) struct HeldChecks(BTreeMap<ServiceName, Option<HealthCheck>>);
 
 impl HeldChecks {
-    pub fn hold(&mut self, changes: Vec<(ServiceName, Option<HealthCheck>)>) {
+    pub(super) fn hold(&mut self, changes: Vec<(ServiceName, Option<HealthCheck>)>) {
         self.0.extend(changes);
     }
 
     /// What may be told: all of it if the kernel has everything.
-    pub fn release(&mut self, done: bool) -> Option<Vec<(ServiceName, Option<HealthCheck>)>> {
+    pub(super) fn release(
+        &mut self,
+        done: bool,
+    ) -> Option<Vec<(ServiceName, Option<HealthCheck>)>> {
         let may =
             |_: &ServiceName, check: &mut Option<HealthCheck>| done || !check.is_some_and(attracts);
         let released: Vec<_> = self.0.extract_if(.., may).collect();

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// After a failure that only time can heal.
 const RETRY: Duration = Duration::from_secs(1);
-/// Who deletes the addresses again and again finds them put back this often at most; then with the
-/// next refresh.
+/// Addresses that another program keeps deleting are put back at most this often; after that with
+/// the next refresh.
 const RESTORE_GAP: Duration = Duration::from_millis(100);
 
 impl Driver {
@@ -59,7 +59,7 @@ impl Driver {
             && self.settings.router.addresses.contains(&held.address)
     }
 
-    /// Somebody took an address off that is ours.
+    /// Puts back an address of ours that another program deleted.
     fn restore(&mut self) {
         let now = thread::now();
         let recently = self
