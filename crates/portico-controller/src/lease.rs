@@ -1,4 +1,4 @@
-//! Election of one active replica by a Lease, as the Kubernetes components do it: whoever holds the
+//! Election of one active replica by a Lease, as the Kubernetes components do it: the holder of the
 //! Lease renews it; the others take it when it has not been renewed for its whole duration, by
 //! their own clock since they saw it change.
 //!
@@ -17,9 +17,12 @@ use tracing::{debug, info, warn};
 
 use crate::Shutdown;
 
+/// The Lease of an election, and its times.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
+    /// The namespace of the Lease.
     pub namespace: String,
+    /// The name of the Lease.
     pub name: String,
     /// Different for each replica, for example host name and process.
     pub identity: String,
@@ -27,10 +30,12 @@ pub struct LeaseOptions {
     pub lease_duration: Duration,
     /// After how long without a renewal the holder stops its work; shorter than the duration.
     pub renew_deadline: Duration,
+    /// The time between two tries to take or renew it.
     pub retry_period: Duration,
 }
 
 impl LeaseOptions {
+    /// The usual times of the components of Kubernetes: 15 s, 10 s and 2 s.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.into(),
@@ -46,10 +51,11 @@ impl LeaseOptions {
 /// What to do about the Lease now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
+    /// Create this Lease, since there is none.
     Create(Box<Lease>),
     /// Take it or renew it.
     Replace(Box<Lease>),
-    /// Somebody else holds it.
+    /// Another replica holds it.
     Wait,
 }
 
@@ -62,6 +68,7 @@ pub struct Election {
 }
 
 impl Election {
+    /// A replica that has not seen the Lease yet.
     pub fn new(identity: &str, lease_duration: Duration) -> Self {
         Self {
             identity: identity.into(),
@@ -227,7 +234,7 @@ impl Candidate {
         }
     }
 
-    /// One try to take or renew.
+    /// Tries once to take or renew the Lease.
     async fn attempt(&mut self) -> Attempt {
         match self.try_once().await {
             Ok(attempt) => attempt,

@@ -14,13 +14,13 @@ use std::net::IpAddr;
 
 /// Which Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServiceName {
+pub(crate) struct ServiceName {
     pub namespace: String,
     pub name: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub(crate) enum Reach {
     /// From inside the cluster.
     Cluster,
     /// On a port of nodes.
@@ -30,7 +30,7 @@ pub enum Reach {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
+pub(crate) struct Service {
     pub reach: Reach,
     pub cluster_ips: Vec<IpAddr>,
     pub families: Families,
@@ -46,7 +46,7 @@ pub struct Service {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub(crate) struct Port {
     /// Empty where it has none.
     pub name: String,
     /// As SRV wants it: `_tcp`.
@@ -57,14 +57,14 @@ pub struct Port {
 
 /// Ready endpoints of a Service by node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub(crate) struct Slice {
     pub service: ServiceName,
     pub kind: String,
     pub ready: BTreeMap<String, u16>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     pub addresses: Vec<(AddressKind, IpAddr)>,
     /// Why it is not to get traffic from outside.
     pub unfit: Option<Unfit>,
@@ -76,7 +76,7 @@ pub enum AddressKind {
     Internal,
 }
 
-pub fn service(object: &core::Service) -> Option<(ServiceName, Service)> {
+pub(crate) fn service(object: &core::Service) -> Option<(ServiceName, Service)> {
     let name = named(&object.metadata)?;
     let spec = object.spec.clone().unwrap_or_default();
     let reach = match spec.type_.as_deref() {
@@ -132,7 +132,7 @@ fn port_number(number: i32) -> Option<u16> {
     u16::try_from(number).ok().filter(|number| *number > 0)
 }
 
-/// A Service from before there were two families has that of its address, and nobody says which.
+/// A Service from before there were two families has that of its address, which no field names.
 fn families(names: &[String]) -> Families {
     let has = |family: &str| names.iter().any(|name| name == family);
     if names.is_empty() {
@@ -155,7 +155,7 @@ fn addresses_of<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<IpAddr> {
     found
 }
 
-pub fn slice(object: &discovery::EndpointSlice) -> Option<(ServiceName, Slice)> {
+pub(crate) fn slice(object: &discovery::EndpointSlice) -> Option<(ServiceName, Slice)> {
     let name = named(&object.metadata)?;
     let owner = object.metadata.labels.as_ref()?.get(SERVICE_NAME)?.clone();
     let mut ready = BTreeMap::new();
@@ -184,7 +184,7 @@ pub fn slice(object: &discovery::EndpointSlice) -> Option<(ServiceName, Slice)> 
     ))
 }
 
-pub fn node(object: &core::Node) -> Option<(String, Node)> {
+pub(crate) fn node(object: &core::Node) -> Option<(String, Node)> {
     let name = object.metadata.name.clone()?;
     let all = object
         .status
@@ -209,7 +209,7 @@ pub fn node(object: &core::Node) -> Option<(String, Node)> {
 
 /// What a node tells of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub(crate) struct Report {
     /// Where it says whether it is fit.
     pub healthz_port: Option<u16>,
     /// Where its node ports answer; `None` where it does not say, as kube-proxy.
@@ -218,13 +218,13 @@ pub struct Report {
 
 impl Report {
     /// Whether node ports answer at an address, as far as it is known.
-    pub fn answers_at(&self, address: IpAddr) -> bool {
+    pub(crate) fn answers_at(&self, address: IpAddr) -> bool {
         let networks = self.node_ports.as_ref();
         networks.is_none_or(|networks| networks.iter().any(|network| network.contains(&address)))
     }
 }
 
-pub fn report(object: &Lease) -> Option<(String, Report)> {
+pub(crate) fn report(object: &Lease) -> Option<(String, Report)> {
     let node = report::node_of_lease(object.metadata.name.as_ref()?)?;
     let text = object
         .metadata

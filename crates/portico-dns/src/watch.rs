@@ -36,7 +36,7 @@ pub enum AccessError {
     Client(#[from] kube::Error),
 }
 
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, AccessError> {
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, AccessError> {
     let config = match kubeconfig {
         None => Config::infer().await.map_err(AccessError::Unknown)?,
         Some(path) => {
@@ -54,7 +54,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, AccessError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(crate) enum Kind {
     Service,
     Slice,
     Node,
@@ -63,11 +63,11 @@ pub enum Kind {
 
 impl Kind {
     /// Without these there is no zone. A server need not have or show reports.
-    pub const NEEDED: [Kind; 3] = [Kind::Service, Kind::Slice, Kind::Node];
+    pub(crate) const NEEDED: [Self; 3] = [Self::Service, Self::Slice, Self::Node];
 }
 
 /// Something happened at the API server.
-pub enum News {
+pub(crate) enum News {
     Begin(Kind),
     Service(ServiceName, Option<Service>),
     Slice(ServiceName, Option<Slice>),
@@ -78,7 +78,7 @@ pub enum News {
 }
 
 /// What the API server says, from now on.
-pub fn follow(client: &Client) -> SelectAll<BoxStream<'static, News>> {
+pub(crate) fn follow(client: &Client) -> SelectAll<BoxStream<'static, News>> {
     let config = watcher::Config::default().timeout(WATCH_SECONDS);
     let slices = config
         .clone()
@@ -142,7 +142,7 @@ where
 
 /// Puts news into an index, and knows of each kind whether it has been listed.
 #[derive(Default)]
-pub struct Feed {
+pub(crate) struct Feed {
     listed: BTreeSet<Kind>,
     failing: BTreeSet<Kind>,
     /// Lists that are under way.
@@ -161,11 +161,11 @@ struct Known {
 }
 
 impl Feed {
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         Kind::NEEDED.iter().all(|kind| self.listed.contains(kind))
     }
 
-    pub fn take(&mut self, index: &mut Index, news: News) {
+    pub(crate) fn take(&mut self, index: &mut Index, news: News) {
         match news {
             News::Begin(kind) => self.begin(kind),
             News::End(kind) => self.end(index, kind),
@@ -296,8 +296,8 @@ impl Backoff for Patience {
     fn reset(&mut self) {}
 }
 
-/// From 0 to 1, by chance.
-pub fn chance() -> f64 {
+/// A random number from 0 to 1.
+pub(crate) fn chance() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }

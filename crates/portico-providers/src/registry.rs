@@ -32,6 +32,7 @@ pub const DESCRIPTIONS: &[&Description] = &[
 
 /// What a provider starts with.
 pub struct Start {
+    /// A client of the cluster's API server.
     pub client: Client,
     /// `--cloud-config`
     pub config: Option<PathBuf>,
@@ -44,6 +45,7 @@ pub struct Start {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum StartError {
     #[error(
         "--cloud-provider={0} is not known: use metal, aws, digitalocean, gce, openstack, \

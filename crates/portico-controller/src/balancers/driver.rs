@@ -35,12 +35,14 @@ use crate::provider::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
 use crate::task::AbortOnDrop;
 
+/// How the controller of load balancers works.
 #[derive(Clone)]
 pub struct Options {
     /// `--cluster-name`
     pub cluster: String,
     /// `--load-balancer-class`
     pub class: Option<String>,
+    /// The port at which nodes answer for their health, where policy is `Cluster`.
     pub node_healthz_port: u16,
     /// The feature gate `LoadBalancerIPMode`.
     pub load_balancer_ip_mode: bool,
@@ -50,12 +52,13 @@ pub struct Options {
     pub resync: Duration,
     /// How long a Service waits after a failed try, at first and at most.
     pub retry: (Duration, Duration),
+    /// The metrics of the controller.
     pub metrics: Arc<Metrics>,
 }
 
 impl Default for Options {
-    fn default() -> Options {
-        Options {
+    fn default() -> Self {
+        Self {
             cluster: "kubernetes".to_owned(),
             class: None,
             node_healthz_port: 10256,
@@ -185,7 +188,7 @@ impl Controller {
         provider: Arc<dyn Provider>,
         options: Options,
         notes: mpsc::Sender<Note>,
-    ) -> Controller {
+    ) -> Self {
         let surroundings = Surroundings {
             cluster: options.cluster.clone(),
             node_healthz_port: options.node_healthz_port,
@@ -196,7 +199,7 @@ impl Controller {
             first: options.retry.0,
             last: options.retry.1,
         };
-        Controller {
+        Self {
             state: State::new(
                 surroundings,
                 provider.name(),
@@ -249,14 +252,14 @@ impl Controller {
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
         let all = watcher::Config::default();
         let services = Handling {
-            apply: |this: &mut Controller, LightService(service)| {
+            apply: |this: &mut Self, LightService(service)| {
                 this.state.apply_service(&service, Instant::now())
             },
             delete: |this, service| this.state.delete_service(&ObjectKey::of(service.meta())),
             retain: |this, listed| this.state.retain_services(listed),
         };
         let nodes = Handling {
-            apply: |this: &mut Controller, node: Node| {
+            apply: |this: &mut Self, node: Node| {
                 let changed = this.state.apply_node(&node);
                 this.nodes_changed(changed);
             },
@@ -272,12 +275,12 @@ impl Controller {
             },
         };
         let slices = Handling {
-            apply: |this: &mut Controller, slice: EndpointSlice| this.state.apply_slice(&slice),
+            apply: |this: &mut Self, slice: EndpointSlice| this.state.apply_slice(&slice),
             delete: |this, slice| this.state.delete_slice(&ObjectKey::of(&slice.metadata)),
             retain: |this, listed| this.state.retain_slices(listed),
         };
         let reports = Handling {
-            apply: |this: &mut Controller, lease: Lease| {
+            apply: |this: &mut Self, lease: Lease| {
                 this.state
                     .apply_report(&lease, Instant::now(), Timestamp::now());
             },
@@ -454,7 +457,7 @@ impl Controller {
         }
     }
 
-    /// Nothing more is done about a Service for the moment.
+    /// Notes that nothing more is done about a Service for the moment.
     fn passed(&mut self, key: &ObjectKey) {
         if let Some(took) = self.node_pass.done(key, Instant::now()) {
             self.options.metrics.node_pass(took);

@@ -19,7 +19,7 @@ const JOIN: Duration = Duration::from_secs(5);
 /// So many nodes are named.
 const MOST_NAMED: usize = 5;
 
-pub struct View<'a> {
+pub(super) struct View<'a> {
     pub facts: &'a Facts,
     pub memory: &'a Memory,
     pub provider: &'a str,
@@ -34,7 +34,7 @@ pub struct View<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Judgement {
+pub(super) struct Judgement {
     pub verdicts: Verdicts,
     /// It is too early to say; at this time it is not.
     pub wait: Option<Instant>,
@@ -43,7 +43,7 @@ pub struct Judgement {
 /// A verdict, or from when on there is one.
 type Maybe = Result<Verdict, Instant>;
 
-pub fn judge(view: &View<'_>) -> Judgement {
+pub(super) fn judge(view: &View<'_>) -> Judgement {
     let [programmed, announced] = [view.programmed(), view.announced()];
     let wait = [&programmed, &announced]
         .into_iter()
@@ -279,7 +279,7 @@ impl View<'_> {
         Ok(by_nodes(&announcers))
     }
 
-    /// Who serves is not enough: somebody has to attract the traffic.
+    /// Nodes that serve are not enough: a node has to attract the traffic.
     fn reachable(&self, announced: &Verdict) -> Verdict {
         let (key, served) = (&self.facts.key, &self.served);
         if served.ready + served.ending == 0 {
@@ -326,7 +326,7 @@ impl View<'_> {
         node.installed >= self.version && node.trouble_with(&self.facts.key.to_string()).is_none()
     }
 
-    /// Until when a node that is behind is waited for.
+    /// The time until which a node that is behind is waited for.
     fn patience(&self, node: &Reporter) -> Instant {
         let moving = (node.advanced + SETTLE).min(self.since + MOST);
         (self.since + SETTLE).max(node.since + JOIN).max(moving)

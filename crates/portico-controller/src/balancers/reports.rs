@@ -1,4 +1,4 @@
-//! What nodes report: how far each has installed Services, and who is still heard from.
+//! What nodes report: how far each has installed Services, and which of them still report.
 //!
 //! Clocks of two machines are compared only at first sight, when there is nothing else: later a
 //! report is alive for as long as its Lease promises since this controller saw it renewed.
@@ -13,12 +13,12 @@ use portico_model::report::{self, NodeReport};
 use portico_view::life::{self, Life};
 
 #[derive(Debug, Default)]
-pub struct Reports {
+pub(super) struct Reports {
     nodes: BTreeMap<String, Reporter>,
 }
 
 #[derive(Debug)]
-pub struct Reporter {
+pub(super) struct Reporter {
     pub report: NodeReport,
     /// Everything of Services up to this resource version is installed.
     pub installed: u64,
@@ -31,12 +31,12 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    pub fn is_alive(&self, now: Instant) -> bool {
+    pub(super) fn is_alive(&self, now: Instant) -> bool {
         now < self.expires
     }
 
     /// Why it has not installed a Service that it knows of.
-    pub fn trouble_with(&self, service: &str) -> Option<&str> {
+    pub(super) fn trouble_with(&self, service: &str) -> Option<&str> {
         let behind = self
             .report
             .behind
@@ -46,7 +46,7 @@ impl Reporter {
     }
 
     /// Takes part at layer 2.
-    pub fn answers(&self) -> bool {
+    pub(super) fn answers(&self) -> bool {
         self.report
             .announcing
             .as_ref()
@@ -54,7 +54,7 @@ impl Reporter {
     }
 
     /// Has a BGP session.
-    pub fn peers(&self) -> bool {
+    pub(super) fn peers(&self) -> bool {
         let announcing = self.report.announcing.as_ref();
         announcing.is_some_and(|announcing| {
             announcing
@@ -68,7 +68,7 @@ impl Reporter {
 impl Reports {
     /// A Lease is there, or was renewed. Returns the Services whose trouble on this node is new or
     /// over.
-    pub fn apply(&mut self, lease: &Lease, now: Instant, clock: Timestamp) -> Vec<String> {
+    pub(super) fn apply(&mut self, lease: &Lease, now: Instant, clock: Timestamp) -> Vec<String> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let Some(node) = report::node_of_lease(name) else {
             return Vec::new();
@@ -123,7 +123,7 @@ impl Reports {
     }
 
     /// Returns the Services that had trouble there.
-    pub fn delete(&mut self, lease: &str) -> Vec<String> {
+    pub(super) fn delete(&mut self, lease: &str) -> Vec<String> {
         let removed = report::node_of_lease(lease).and_then(|node| self.nodes.remove(node));
         removed
             .map(|reporter| changed_troubles(Some(&reporter.report), &NodeReport::default()))
@@ -131,19 +131,19 @@ impl Reports {
     }
 
     /// Forget those that a list did not have.
-    pub fn retain(&mut self, listed: impl Fn(&str) -> bool) {
+    pub(super) fn retain(&mut self, listed: impl Fn(&str) -> bool) {
         self.nodes
             .retain(|node, _| listed(&report::lease_name(node)));
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (&str, &Reporter)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Reporter)> {
         self.nodes
             .iter()
             .map(|(node, reporter)| (node.as_str(), reporter))
     }
 
-    /// When somebody falls silent, if nothing comes in.
-    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    /// When the next node's report expires, if it is not renewed.
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         self.nodes
             .values()
             .map(|reporter| reporter.expires)
@@ -169,12 +169,12 @@ fn changed_troubles(before: Option<&NodeReport>, after: &NodeReport) -> Vec<Stri
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
     use serde_json::json;
     use std::time::Duration;
 
-    pub fn lease(node: &str, renewed: &str, report: &NodeReport) -> Lease {
+    pub(crate) fn lease(node: &str, renewed: &str, report: &NodeReport) -> Lease {
         let lease = json!({
             "metadata": {"name": report::lease_name(node), "annotations": {report::ANNOTATION: serde_json::to_string(report).unwrap()}},
             "spec": {"leaseDurationSeconds": 30, "renewTime": renewed},

@@ -21,7 +21,7 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 
 /// Which Services are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ownership {
+pub(super) struct Ownership {
     provider: String,
     /// `--load-balancer-class`: only Services of this class, if it is given.
     class: Option<String>,
@@ -31,12 +31,12 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    pub fn new(provider: &str, class: Option<String>) -> Ownership {
+    pub(super) fn new(provider: &str, class: Option<String>) -> Self {
         let kind = provider.split(':').next().unwrap_or_default();
         let finalizer = class
             .clone()
             .unwrap_or_else(|| format!("portico.dev/{kind}"));
-        Ownership {
+        Self {
             provider: kind.to_owned(),
             class,
             finalizer,
@@ -54,19 +54,19 @@ impl Ownership {
 
 /// What the controller has to do with a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub(super) enum Claim {
     /// It gets a load balancer.
     Wanted,
     /// It had one from us, and is to have none.
     CleanUp,
-    /// The same, and somebody else makes it a load balancer now: what they write is left alone.
+    /// The same, and another controller makes the load balancer now: what it writes is left alone.
     HandOver,
     NotOurs,
 }
 
 /// What of the cluster goes into a request.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub(super) struct Surroundings {
     pub cluster: String,
     pub node_healthz_port: u16,
     /// Whether addresses are written with their `ipMode`.
@@ -75,7 +75,7 @@ pub struct Surroundings {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
+pub(super) struct Facts {
     pub key: ObjectKey,
     pub version: u64,
     pub resource_version: String,
@@ -97,7 +97,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub fn of(service: &Service, surroundings: &Surroundings) -> Facts {
+    pub(super) fn of(service: &Service, surroundings: &Surroundings) -> Self {
         let (metadata, spec) = (&service.metadata, service.spec.clone().unwrap_or_default());
         let ours = &surroundings.ownership;
         let has = |finalizer: &str| {
@@ -110,7 +110,7 @@ impl Facts {
         let deleting = metadata.deletion_timestamp.is_some();
         let claim = claim(&spec, deleting, has(FINALIZER), has(&ours.finalizer), ours);
         let labels = metadata.labels.as_ref();
-        Facts {
+        Self {
             key: ObjectKey::of(metadata),
             version: version(metadata),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
@@ -128,7 +128,7 @@ impl Facts {
     }
 
     /// Whether the status says this, as far as the API server can say it.
-    pub fn shows(&self, ingress: &[Ingress]) -> bool {
+    pub(super) fn shows(&self, ingress: &[Ingress]) -> bool {
         match self.drops_ip_mode {
             true => {
                 let hosts = ingress.iter().map(|point| &point.host);
@@ -138,12 +138,12 @@ impl Facts {
         }
     }
 
-    pub fn uid(&self) -> &str {
+    pub(super) fn uid(&self) -> &str {
         &self.request.service.uid
     }
 
     /// Is this the same version of the same Service, or a later one?
-    pub fn is_not_older(&self, metadata: &ObjectMeta) -> bool {
+    pub(super) fn is_not_older(&self, metadata: &ObjectMeta) -> bool {
         metadata.uid.as_deref() == Some(self.uid()) && self.version >= version(metadata)
     }
 }
@@ -239,7 +239,7 @@ fn request(service: &Service, spec: ServiceSpec, surroundings: &Surroundings) ->
     }
 }
 
-/// As the cloud controllers of Kubernetes have always made it.
+/// The name of a load balancer, as the cloud controllers of Kubernetes make it.
 pub fn balancer_name(uid: &str) -> String {
     let letters = uid.chars().filter(|letter| *letter != '-');
     std::iter::once('a').chain(letters).take(32).collect()
@@ -253,7 +253,7 @@ fn parse_family(text: &str) -> Option<Family> {
     }
 }
 
-pub fn parse_protocol(text: Option<&str>) -> Protocol {
+pub(super) fn parse_protocol(text: Option<&str>) -> Protocol {
     match text {
         Some("UDP") => Protocol::Udp,
         Some("SCTP") => Protocol::Sctp,

@@ -3,7 +3,7 @@
 //! alone.
 //!
 //! It decides which nodes are given for a Service, and which addresses are to be probed for that;
-//! it asks nobody itself.
+//! it sends no probe itself.
 
 mod render;
 
@@ -53,7 +53,7 @@ struct NodeState {
     refused: Option<(IpAddr, Refused)>,
 }
 
-/// Whom the health of an address matters to.
+/// The part of the zone to which the health of an address matters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum User {
     Node(String),
@@ -62,14 +62,14 @@ enum User {
 
 /// Addresses to probe from now on, and no longer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Probes {
+pub(crate) struct Probes {
     pub wanted: Vec<SocketAddr>,
     pub unwanted: Vec<SocketAddr>,
 }
 
 /// Why a node is given, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeView {
+pub(crate) struct NodeView {
     pub name: String,
     pub given: bool,
     pub probe: Option<SocketAddr>,
@@ -79,7 +79,7 @@ pub struct NodeView {
     pub healthy: Option<bool>,
 }
 
-pub struct Index {
+pub(crate) struct Index {
     settings: Settings,
     services: BTreeMap<ServiceName, ServiceState>,
     slice_owners: HashMap<ServiceName, ServiceName>,
@@ -89,7 +89,7 @@ pub struct Index {
     local: BTreeMap<String, BTreeSet<ServiceName>>,
     health: HashMap<SocketAddr, bool>,
     users: HashMap<SocketAddr, BTreeSet<User>>,
-    /// Nobody is fit, so that all nodes are given.
+    /// No node is fit, so that all nodes are given.
     nobody_fit: bool,
     touched: BTreeSet<ServiceName>,
     touched_nodes: BTreeSet<String>,
@@ -98,8 +98,8 @@ pub struct Index {
 }
 
 impl Index {
-    pub fn new(settings: Settings) -> Index {
-        Index {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
             settings,
             services: BTreeMap::new(),
             slice_owners: HashMap::new(),
@@ -116,7 +116,7 @@ impl Index {
         }
     }
 
-    pub fn set_service(&mut self, name: ServiceName, facts: Option<Service>) {
+    pub(crate) fn set_service(&mut self, name: ServiceName, facts: Option<Service>) {
         let state = self.services.entry(name.clone()).or_default();
         if state.facts != facts {
             state.facts = facts;
@@ -126,7 +126,7 @@ impl Index {
         }
     }
 
-    pub fn set_slice(&mut self, name: ServiceName, slice: Option<Slice>) {
+    pub(crate) fn set_slice(&mut self, name: ServiceName, slice: Option<Slice>) {
         let owner = slice.as_ref().map(|slice| slice.service.clone());
         let before = self.slice_owners.get(&name).cloned();
         if let Some(before) = before.filter(|before| Some(before) != owner.as_ref()) {
@@ -147,7 +147,7 @@ impl Index {
         self.slice_owners.insert(name, owner);
     }
 
-    pub fn set_node(&mut self, name: &str, facts: Option<Node>) {
+    pub(crate) fn set_node(&mut self, name: &str, facts: Option<Node>) {
         let before = self.nodes.get(name).map(|state| &state.facts);
         if before == facts.as_ref() {
             return;
@@ -176,7 +176,7 @@ impl Index {
     }
 
     /// What a node told of itself, if it did.
-    pub fn set_report(&mut self, node: &str, report: Option<Report>) {
+    pub(crate) fn set_report(&mut self, node: &str, report: Option<Report>) {
         let after = report.clone();
         let before = match report {
             Some(report) => self.reports.insert(node.to_owned(), report),
@@ -199,7 +199,7 @@ impl Index {
         self.aim(node);
     }
 
-    pub fn set_health(&mut self, probe: SocketAddr, healthy: bool) {
+    pub(crate) fn set_health(&mut self, probe: SocketAddr, healthy: bool) {
         let Some(users) = self.users.get(&probe) else {
             return;
         };
@@ -215,17 +215,17 @@ impl Index {
     }
 
     /// Whether the health of every node is known.
-    pub fn is_informed(&self) -> bool {
+    pub(crate) fn is_informed(&self) -> bool {
         let probes = self.nodes.values().filter_map(|state| state.probe);
         let mut unknown = probes.filter(|probe| !self.health.contains_key(probe));
         unknown.next().is_none()
     }
 
-    pub fn nobody_is_fit(&self) -> bool {
+    pub(crate) fn nobody_is_fit(&self) -> bool {
         self.nobody_fit
     }
 
-    pub fn nodes(&self) -> Vec<NodeView> {
+    pub(crate) fn nodes(&self) -> Vec<NodeView> {
         let view = |(name, state): (&String, &NodeState)| NodeView {
             name: name.clone(),
             given: self.is_fit(state) || self.nobody_fit && is_eligible(state),
@@ -245,7 +245,7 @@ impl Index {
     }
 
     /// Health-check ports that do not say yes, and the Services whose they are.
-    pub fn doubtful(&self) -> Vec<(ServiceName, SocketAddr)> {
+    pub(crate) fn doubtful(&self) -> Vec<(ServiceName, SocketAddr)> {
         let of = |(name, state): (&ServiceName, &ServiceState)| -> Vec<(ServiceName, SocketAddr)> {
             let doubtful = state
                 .probes
@@ -257,7 +257,7 @@ impl Index {
     }
 
     /// What has to change in the zone.
-    pub fn take(&mut self) -> Vec<Patch> {
+    pub(crate) fn take(&mut self) -> Vec<Patch> {
         let mut patches = Vec::new();
         for name in mem::take(&mut self.touched_nodes) {
             let entry = self.nodes.get(&name).and_then(|state| state.entry.clone());
@@ -281,7 +281,7 @@ impl Index {
     }
 
     /// What to probe, since the last time.
-    pub fn take_probes(&mut self) -> Probes {
+    pub(crate) fn take_probes(&mut self) -> Probes {
         let mut probes = Probes::default();
         for (probe, wanted) in mem::take(&mut self.probes) {
             if wanted {

@@ -15,7 +15,7 @@ use crate::key::ObjectKey;
 
 impl State {
     /// A Service is there, or changed: from the watch or in the answer to a write.
-    pub fn apply_service(&mut self, service: &Service, now: Instant) {
+    pub(crate) fn apply_service(&mut self, service: &Service, now: Instant) {
         let key = ObjectKey::of(&service.metadata);
         let known = self.services.get(&key);
         let before = known.and_then(|entry| entry.facts.clone());
@@ -61,13 +61,13 @@ impl State {
         self.drop_if_done(&key);
     }
 
-    pub fn delete_service(&mut self, key: &ObjectKey) {
+    pub(crate) fn delete_service(&mut self, key: &ObjectKey) {
         self.lost(key);
         self.drop_if_done(key);
     }
 
     /// A list had none but these.
-    pub fn retain_services(&mut self, listed: &BTreeSet<ObjectKey>) {
+    pub(crate) fn retain_services(&mut self, listed: &BTreeSet<ObjectKey>) {
         let gone: Vec<ObjectKey> = self
             .services
             .keys()
@@ -116,30 +116,30 @@ impl State {
     }
 
     /// Says whether a pass over the nodes is due.
-    pub fn apply_node(&mut self, node: &Node) -> bool {
+    pub(crate) fn apply_node(&mut self, node: &Node) -> bool {
         self.nodes.apply(node)
     }
 
-    pub fn delete_node(&mut self, name: &str) -> bool {
+    pub(crate) fn delete_node(&mut self, name: &str) -> bool {
         self.nodes.delete(name)
     }
 
-    pub fn retain_nodes(&mut self, listed: &BTreeSet<ObjectKey>) -> bool {
+    pub(crate) fn retain_nodes(&mut self, listed: &BTreeSet<ObjectKey>) -> bool {
         self.nodes
             .retain(|name| listed.contains(&ObjectKey::new("", name)))
     }
 
-    pub fn apply_slice(&mut self, slice: &EndpointSlice) {
+    pub(crate) fn apply_slice(&mut self, slice: &EndpointSlice) {
         let services = self.slices.apply(slice);
         self.endpoints_changed(services);
     }
 
-    pub fn delete_slice(&mut self, key: &ObjectKey) {
+    pub(crate) fn delete_slice(&mut self, key: &ObjectKey) {
         let services = self.slices.delete(key);
         self.endpoints_changed(services.into_iter().collect());
     }
 
-    pub fn retain_slices(&mut self, listed: &BTreeSet<ObjectKey>) {
+    pub(crate) fn retain_slices(&mut self, listed: &BTreeSet<ObjectKey>) {
         let services = self.slices.retain(|key| listed.contains(key));
         self.endpoints_changed(services);
     }
@@ -165,26 +165,26 @@ impl State {
         }
     }
 
-    pub fn apply_report(&mut self, lease: &Lease, now: Instant, clock: Timestamp) {
+    pub(crate) fn apply_report(&mut self, lease: &Lease, now: Instant, clock: Timestamp) {
         let changed = self.reports.apply(lease, now, clock);
         self.troubles_changed(&changed);
         self.hear(now);
     }
 
-    pub fn delete_report(&mut self, lease: &str, now: Instant) {
+    pub(crate) fn delete_report(&mut self, lease: &str, now: Instant) {
         let changed = self.reports.delete(lease);
         self.troubles_changed(&changed);
         self.hear(now);
     }
 
-    pub fn retain_reports(&mut self, listed: &BTreeSet<ObjectKey>, now: Instant) {
+    pub(crate) fn retain_reports(&mut self, listed: &BTreeSet<ObjectKey>, now: Instant) {
         self.reports
             .retain(|lease| listed.iter().any(|key| &*key.name == lease));
         self.hear(now);
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         self.hear(now);
     }
 
