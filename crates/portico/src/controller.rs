@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case", args_conflicts_with_subcommands = true)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     pub task: Option<Task>,
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
@@ -80,7 +80,7 @@ pub struct Arguments {
 
 /// What there is to do beside running.
 #[derive(Subcommand)]
-pub enum Task {
+pub(crate) enum Task {
     /// Check whether a plugin keeps the contract of providers: a line for each step, and an error
     /// if one failed.
     CheckPlugin(check_plugin::Arguments),
@@ -111,8 +111,8 @@ struct Election {
 }
 
 impl Default for Election {
-    fn default() -> Election {
-        Election {
+    fn default() -> Self {
+        Self {
             leader_elect: true,
             leader_elect_lease_duration: Duration::from_secs(15),
             leader_elect_renew_deadline: Duration::from_secs(10),
@@ -137,12 +137,12 @@ struct Selected {
     balancers: bool,
 }
 
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).ok_or_else(|| "not a duration, write it as 90s or 10m".to_owned())
 }
 
 /// Work until SIGINT or SIGTERM.
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let selected = selected(&arguments.controllers)?;
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
@@ -234,7 +234,7 @@ async fn run_selected(
 }
 
 /// The endpoint-slice controller, alone or in turns with others.
-pub async fn run_endpoints(
+pub(crate) async fn run_endpoints(
     client: Client,
     leader_elect: bool,
     write_endpoints: bool,
@@ -248,7 +248,7 @@ pub async fn run_endpoints(
 }
 
 /// Health checks of endpoints, alone or in turns with others.
-pub async fn run_health(
+pub(crate) async fn run_health(
     client: Client,
     leader_elect: bool,
     ranges: Ranges,

@@ -11,12 +11,12 @@ use tokio::net::TcpStream;
 
 const MOST_BYTES: usize = 64 << 20;
 
-pub struct Answer {
+pub(crate) struct Answer {
     pub code: u16,
     pub body: String,
 }
 
-pub async fn get(at: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Answer> {
+pub(crate) async fn get(at: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Answer> {
     let asked = async { ask(TcpStream::connect(at).await?, at, path).await };
     tokio::time::timeout(patience, asked)
         .await
@@ -24,7 +24,7 @@ pub async fn get(at: SocketAddr, path: &str, patience: Duration) -> anyhow::Resu
 }
 
 /// Asks over a connection that is open already.
-pub async fn over(
+pub(crate) async fn over(
     stream: TcpStream,
     at: SocketAddr,
     path: &str,

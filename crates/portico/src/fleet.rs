@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 /// Which Services: those of a namespace, or all.
-pub type Scope<'a> = Option<&'a str>;
+pub(crate) type Scope<'a> = Option<&'a str>;
 
 /// Reports are read last, so that what they should have reached is older than they are.
-pub async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
+pub(crate) async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
     let slices = path("/apis/discovery.k8s.io/v1", scope, "endpointslices");
     let leases = path(
         "/apis/coordination.k8s.io/v1",
@@ -40,7 +40,7 @@ pub async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
 }
 
 /// The path of a list: `/api/v1/namespaces/shop/services` or `/api/v1/services`.
-pub fn path(api: &str, scope: Scope<'_>, plural: &str) -> String {
+pub(crate) fn path(api: &str, scope: Scope<'_>, plural: &str) -> String {
     match scope {
         Some(namespace) => format!("{api}/namespaces/{namespace}/{plural}"),
         None => format!("{api}/{plural}"),
@@ -49,7 +49,7 @@ pub fn path(api: &str, scope: Scope<'_>, plural: &str) -> String {
 
 /// What happened at the API server.
 #[derive(Clone, Debug)]
-pub enum News {
+pub(crate) enum News {
     /// A list begins. What it has counts when it is complete.
     ListBegins(Kind),
     Listed(Object),
@@ -61,7 +61,7 @@ pub enum News {
 
 /// The fleet as a watch keeps it.
 #[derive(Clone, Debug, Default)]
-pub struct WatchedFleet {
+pub(crate) struct WatchedFleet {
     pub fleet: Fleet,
     /// Why what is known may be old.
     pub trouble: Option<String>,
@@ -70,7 +70,7 @@ pub struct WatchedFleet {
 }
 
 impl WatchedFleet {
-    pub fn apply(&mut self, news: News) {
+    pub(crate) fn apply(&mut self, news: News) {
         match news {
             News::ListBegins(kind) => {
                 self.lists.insert(kind, Vec::new());
@@ -89,18 +89,18 @@ impl WatchedFleet {
     }
 
     /// All lists are there but that of Leases, which an API server need not have.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         Kind::ALL
             .iter()
             .all(|kind| *kind == Kind::Lease || self.complete.contains(kind))
     }
 }
 
-pub type AllNews = SelectAll<BoxStream<'static, News>>;
+pub(crate) type AllNews = SelectAll<BoxStream<'static, News>>;
 
 /// Everything that is there, and what happens from then on. The watches are made again when they
 /// end, so the stream does not end.
-pub fn follow(client: &Client) -> AllNews {
+pub(crate) fn follow(client: &Client) -> AllNews {
     let all = watcher::Config::default;
     select_all([
         news::<Service>(Api::all(client.clone()), all(), Kind::Service).boxed(),

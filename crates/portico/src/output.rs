@@ -9,7 +9,7 @@ use std::fmt;
 const GAP: &str = "   ";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     #[default]
     #[value(alias = "text")]
     Table,
@@ -20,7 +20,7 @@ pub enum Format {
 /// For `#[command(flatten)]`.
 #[derive(Args, Clone, Copy, Debug)]
 #[group(id = "output-format")]
-pub struct Output {
+pub(crate) struct Output {
     /// For people, or for programs.
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Format,
@@ -28,7 +28,7 @@ pub struct Output {
 
 impl Output {
     /// The value as it is asked for; people see it as it displays itself. Ends with a line's end.
-    pub fn render<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<String> {
+    pub(crate) fn render<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<String> {
         let text = match self.output {
             Format::Table => value.to_string(),
             Format::Json => serde_json::to_string_pretty(value)?,
@@ -38,7 +38,7 @@ impl Output {
     }
 
     /// Onto the standard output.
-    pub fn print<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<()> {
+    pub(crate) fn print<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<()> {
         crate::print(&self.render(value)?);
         Ok(())
     }
@@ -47,20 +47,20 @@ impl Output {
 /// Columns as wide as they need to be. Cells that are empty are shown as `-`, so that every row has
 /// all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub(crate) struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub fn new<const N: usize>(head: [&str; N]) -> Table {
-        Table {
+    pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
+        Self {
             head: head.map(str::to_uppercase).to_vec(),
             rows: Vec::new(),
         }
     }
 
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(
             cells
                 .map(|cell| {

@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub struct Arguments {
 }
 
 /// 0 where all is well, 1 where it is not.
-pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     crate::runtime()?.block_on(async {
         let reader = arguments.access.reader().await?;
         let version = version(&reader).await?;

@@ -25,7 +25,7 @@ const DEMO: &str = "portico-demo-";
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Only tell what would be removed.
     #[arg(long)]
     dry_run: bool,
@@ -33,7 +33,7 @@ pub struct Arguments {
     output: Output,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (found, running) = look();
     let things = plan::plan(found, running)
         .iter()

@@ -27,7 +27,7 @@ const MOST_CONNECTIONS: usize = 256;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub struct Arguments {
     settings: Settings,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
         tokio::select! {

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const HEALTHZ_PORT: u16 = 10256;
 
 /// The election of the control plane's address, as the daemon on this machine tells it.
-pub async fn vip() -> Result<Status, String> {
+pub(super) async fn vip() -> Result<Status, String> {
     let at = SocketAddr::from(([127, 0, 0, 1], STATUS_PORT));
     let answer = fetch::get(at, "/status", PATIENCE)
         .await
@@ -31,7 +31,7 @@ pub async fn vip() -> Result<Status, String> {
 }
 
 /// Nothing where no API server is known and none was asked for.
-pub async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, String>> {
+pub(super) async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, String>> {
     let asked_for = kubeconfig.is_some();
     let client = match client::from_kubeconfig(kubeconfig).await {
         Ok(client) => client,

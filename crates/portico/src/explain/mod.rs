@@ -7,11 +7,11 @@ mod kernel;
 
 use crate::client::{Access, Reader};
 use crate::output::Output;
-pub use answer::Answered;
+pub(crate) use answer::Answered;
 use answer::{Kernel, Seen};
 use clap::Args;
 use ends::Cluster;
-pub use ends::{From, To};
+pub(crate) use ends::{From, To};
 use ipnet::IpNet;
 use kernel::Place;
 use portico_model::explain::{Explanation, Packet, explain};
@@ -29,7 +29,7 @@ const A_MOMENT: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub struct Arguments {
 /// What is asked.
 #[derive(Args, Clone)]
 #[group(id = "question")]
-pub struct Question {
+pub(crate) struct Question {
     /// Who sends it: an address, pod/NAMESPACE/NAME or node/NAME.
     #[arg(long, value_name = "WHO")]
     pub from: From,
@@ -66,7 +66,7 @@ pub struct Question {
 #[derive(Args, Clone)]
 #[command(rename_all = "kebab-case")]
 #[group(id = "settings")]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The addresses of pods, as the nodes were told with the flag of this name [default: each
     /// node's own pod CIDRs].
     #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',')]
@@ -76,7 +76,7 @@ pub struct Settings {
     masquerade_all: bool,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let told = crate::runtime()?.block_on(async {
         let reader = arguments.access.reader().await?;
         match arguments.no_kernel {
@@ -88,7 +88,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// The way of a packet as the table of a node has it.
-pub async fn answer(
+pub(crate) async fn answer(
     reader: &Reader,
     settings: &Settings,
     question: &Question,
@@ -210,7 +210,7 @@ struct Known {
 }
 
 impl Known {
-    async fn read(reader: &Reader) -> anyhow::Result<Known> {
+    async fn read(reader: &Reader) -> anyhow::Result<Self> {
         let cluster = Cluster {
             nodes: reader.list("/api/v1/nodes").await?,
             pods: reader.list("/api/v1/pods").await?,
@@ -224,7 +224,7 @@ impl Known {
             .list("/apis/networking.k8s.io/v1/servicecidrs")
             .await
             .unwrap_or_default();
-        Ok(Known {
+        Ok(Self {
             cluster,
             slices,
             cidrs,
@@ -274,7 +274,7 @@ impl Known {
 }
 
 impl Settings {
-    pub fn of(&self, node: &str) -> index::Settings {
+    pub(crate) fn of(&self, node: &str) -> index::Settings {
         let detect_local = match self.cluster_cidr.as_slice() {
             [] => DetectLocal::NodeCidr,
             networks => DetectLocal::ClusterCidr(networks.to_vec()),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const UNIT: &str = "/etc/systemd/system/portico.service";
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
 }
@@ -44,7 +44,7 @@ enum What {
     },
 }
 
-pub fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
     match arguments.what {
         What::Systemd {
             join,

@@ -4,7 +4,7 @@
 
 mod credentials;
 mod pin;
-pub mod token;
+pub(crate) mod token;
 
 use crate::client::{Reader, plain};
 use crate::machine::{self, Machine};
@@ -43,7 +43,7 @@ const NODE: &str = "node";
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Where the API server is: https://ADDRESS:6443.
     #[arg(value_name = "URL")]
     server: http::Uri,
@@ -74,7 +74,7 @@ pub struct Arguments {
     node_flags: Vec<String>,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     if !up::is_root() {
         bail!(
             "portico join changes rules of this machine, which only root may: run it again with \

@@ -27,7 +27,7 @@ const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: TokenCommand,
 }
@@ -76,7 +76,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write it like 30m or 2h".to_owned())
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     crate::runtime()?.block_on(async {
         match arguments.command {
             TokenCommand::Create(create) => {

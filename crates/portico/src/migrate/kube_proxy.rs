@@ -11,7 +11,7 @@ const USAGE: &str = "the configuration of `portico node --config`. In a cluster,
 const KEY: &str = "config.conf";
 
 /// From a `KubeProxyConfiguration`, or a ConfigMap that has one.
-pub fn translate(documents: &[Value]) -> Result<File, String> {
+pub(super) fn translate(documents: &[Value]) -> Result<File, String> {
     let mut file = File {
         name: "node.yaml".to_owned(),
         usage: USAGE.to_owned(),

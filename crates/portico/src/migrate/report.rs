@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// A remark on something that was written down before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "level", content = "text")]
-pub enum Remark {
+pub(super) enum Remark {
     /// It is taken care of in another way, or by itself.
     Note(String),
     /// It has no equivalent: the reader of the report has to decide what replaces it.
@@ -20,26 +20,26 @@ pub enum Remark {
 impl Remark {
     fn comment(&self) -> String {
         let (level, text) = match self {
-            Remark::Note(text) => ("note", text),
-            Remark::Warning(text) => ("WARNING", text),
+            Self::Note(text) => ("note", text),
+            Self::Warning(text) => ("WARNING", text),
         };
         format!("# {level}: {}\n", text.replace('\n', " "))
     }
 
-    pub fn is_warning(&self) -> bool {
-        matches!(self, Remark::Warning(_))
+    pub(super) fn is_warning(&self) -> bool {
+        matches!(self, Self::Warning(_))
     }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Document {
+pub(super) struct Document {
     pub remarks: Vec<Remark>,
     pub content: Value,
 }
 
 /// One file of the result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct File {
+pub(super) struct File {
     pub name: String,
     /// What to do with it.
     #[serde(rename = "use")]
@@ -50,15 +50,15 @@ pub struct File {
 }
 
 impl File {
-    pub fn note(&mut self, text: impl Into<String>) {
+    pub(super) fn note(&mut self, text: impl Into<String>) {
         self.remarks.push(Remark::Note(text.into()));
     }
 
-    pub fn warn(&mut self, text: impl Into<String>) {
+    pub(super) fn warn(&mut self, text: impl Into<String>) {
         self.remarks.push(Remark::Warning(text.into()));
     }
 
-    pub fn warnings(&self) -> usize {
+    pub(super) fn warnings(&self) -> usize {
         let of_documents = self.documents.iter().flat_map(|document| &document.remarks);
         self.remarks
             .iter()
@@ -68,7 +68,7 @@ impl File {
     }
 
     /// As YAML with comments.
-    pub fn print(&self) -> String {
+    pub(super) fn print(&self) -> String {
         let mut text = format!("# {}: {}\n", self.name, self.usage);
         text.extend(self.remarks.iter().map(Remark::comment));
         for (number, document) in self.documents.iter().enumerate() {
@@ -87,7 +87,7 @@ impl File {
 
     /// Checks objects by the API's own rules, so that invalid ones are found before they are
     /// applied.
-    pub fn check_objects(&mut self) {
+    pub(super) fn check_objects(&mut self) {
         for document in &mut self.documents {
             let problems = problems(&document.content);
             document.remarks.extend(problems.iter().map(|problem| {
@@ -118,7 +118,7 @@ fn problems(object: &Value) -> Vec<String> {
 }
 
 /// A name that the API takes, from one that people gave.
-pub fn object_name(text: &str) -> String {
+pub(super) fn object_name(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let kept: String = lower
         .chars()
@@ -134,7 +134,7 @@ pub fn object_name(text: &str) -> String {
 }
 
 /// A password that was written in plain text, as a Secret where nodes look for it.
-pub fn password_secret(name: &str, password: &str) -> Document {
+pub(super) fn password_secret(name: &str, password: &str) -> Document {
     let content = json!({
         "apiVersion": "v1",
         "kind": "Secret",

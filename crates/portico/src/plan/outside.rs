@@ -7,14 +7,14 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Need {
+pub(super) struct Need {
     /// `shop/web`
     pub service: String,
     pub what: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outside {
+pub(super) struct Outside {
     pub taken: Vec<Need>,
     pub released: Vec<Need>,
     /// Calls of providers.
@@ -33,7 +33,7 @@ const OF_BALANCER: [&str; 8] = [
     "/metadata/annotations",
 ];
 
-pub fn diff(before: &World, changes: &Changes) -> Outside {
+pub(super) fn diff(before: &World, changes: &Changes) -> Outside {
     let mut outside = Outside::default();
     for (kind, name, after) in changes {
         match kind {

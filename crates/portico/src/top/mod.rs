@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub struct Arguments {
     output: Output,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let screen = Screen {
         filter: arguments.filter.clone(),
         ..Screen::default()

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub(super) struct State {
     watched: WatchedFleet,
     /// The time by which the fleet is judged.
     clock: Timestamp,
@@ -19,7 +19,7 @@ pub struct State {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ServiceRow {
+pub(super) struct ServiceRow {
     /// `namespace/name`
     pub name: String,
     #[serde(rename = "type")]
@@ -38,7 +38,7 @@ pub struct ServiceRow {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeRow {
+pub(super) struct NodeRow {
     pub name: String,
     pub address: String,
     /// Its report is alive.
@@ -55,7 +55,7 @@ pub struct NodeRow {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EndpointRow {
+pub(super) struct EndpointRow {
     pub endpoint: String,
     pub node: String,
     pub state: EndpointState,
@@ -63,31 +63,31 @@ pub struct EndpointRow {
 }
 
 impl State {
-    pub fn apply(&mut self, news: News) {
+    pub(super) fn apply(&mut self, news: News) {
         self.watched.apply(news);
     }
 
     /// What is shown from now on is judged by this time.
-    pub fn set_clock(&mut self, clock: Timestamp) {
+    pub(super) fn set_clock(&mut self, clock: Timestamp) {
         self.clock = clock;
     }
 
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.watched.is_complete()
     }
 
     /// Why what is shown may be old.
-    pub fn trouble(&self) -> Option<&str> {
+    pub(super) fn trouble(&self) -> Option<&str> {
         self.watched.trouble.as_deref()
     }
 
     /// What was read from a node's metrics, or why it could not be read.
-    pub fn measure(&mut self, node: &str, measured: Result<Measured, String>) {
+    pub(super) fn measure(&mut self, node: &str, measured: Result<Measured, String>) {
         self.measured.insert(node.to_owned(), measured);
     }
 
     /// Where the metrics of nodes may be.
-    pub fn metrics_addresses(&self, port: u16) -> Vec<(String, SocketAddr)> {
+    pub(super) fn metrics_addresses(&self, port: u16) -> Vec<(String, SocketAddr)> {
         let nodes = self.node_views().into_iter();
         nodes
             .filter_map(|node| {
@@ -97,7 +97,7 @@ impl State {
             .collect()
     }
 
-    pub fn services(&self) -> Vec<ServiceRow> {
+    pub(super) fn services(&self) -> Vec<ServiceRow> {
         let counted = self.connections();
         let views = self.watched.fleet.services(self.clock);
         let row = |view: ServiceView| {
@@ -130,7 +130,7 @@ impl State {
     }
 
     /// Those of the Service with this name (`namespace/name`).
-    pub fn endpoints(&self, service: &str) -> Vec<EndpointRow> {
+    pub(super) fn endpoints(&self, service: &str) -> Vec<EndpointRow> {
         let counted = self.connections();
         let (namespace, name) = service.split_once('/').unwrap_or_default();
         let views = self.watched.fleet.endpoints_of(namespace, name);
@@ -145,7 +145,7 @@ impl State {
         rows
     }
 
-    pub fn nodes(&self) -> Vec<NodeRow> {
+    pub(super) fn nodes(&self) -> Vec<NodeRow> {
         let views = self.node_views().into_iter();
         views.map(|view| self.node(view)).collect()
     }

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// For an order to arrive whole.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub struct Listening {
+pub(super) struct Listening {
     listener: UnixListener,
     path: PathBuf,
 }
@@ -32,7 +32,7 @@ impl Drop for Listening {
 }
 
 /// Where orders arrive. Only one lab may have the name.
-pub fn listen(path: &Path) -> anyhow::Result<Listening> {
+pub(super) fn listen(path: &Path) -> anyhow::Result<Listening> {
     control::make_folder()?;
     if control::ask(path, &Order::Show).is_ok() {
         anyhow::bail!(
@@ -50,7 +50,7 @@ pub fn listen(path: &Path) -> anyhow::Result<Listening> {
 }
 
 /// Until dropped.
-pub async fn follow(mut demo: Demo, listening: Listening) -> anyhow::Result<()> {
+pub(super) async fn follow(mut demo: Demo, listening: Listening) -> anyhow::Result<()> {
     let mut look = tokio::time::interval(LOOK);
     loop {
         tokio::select! {

@@ -10,7 +10,7 @@ const VXLAN: u32 = 50;
 const FEW_FILES: u64 = 4_096;
 const MEGABYTE: u64 = 1 << 20;
 
-pub fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
+pub(super) fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     let mut findings = proxies(machine, facts.mode);
     findings.extend(firewalls(machine));
     findings.extend(node_ports(machine, facts.node_ports));

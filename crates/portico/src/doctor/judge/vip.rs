@@ -7,7 +7,7 @@ use portico_vip::status::{Router, Status};
 /// never sends it, so another program does.
 const OWN: u8 = 255;
 
-pub fn judge(vip: &Result<Status, String>) -> Vec<Finding> {
+pub(super) fn judge(vip: &Result<Status, String>) -> Vec<Finding> {
     match vip {
         Ok(status) => status.routers.iter().flat_map(router).collect(),
         Err(problem) => vec![Finding::warning(

@@ -5,7 +5,7 @@ use super::Environment;
 use serde_json::{Map, Value, json};
 
 /// One for each router; nothing, and no variable is asked for, where BGP is off.
-pub fn read(environment: &mut Environment, file: &mut File, enabled: bool) -> Vec<Document> {
+pub(super) fn read(environment: &mut Environment, file: &mut File, enabled: bool) -> Vec<Document> {
     if !enabled {
         return Vec::new();
     }
