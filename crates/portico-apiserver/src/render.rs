@@ -19,7 +19,7 @@ pub(crate) fn plain(kind: &dyn Kind, accept: Accept) -> bool {
     same_spelling && accept.wire == Wire::Json && accept.form == Form::Object && !accept.pretty
 }
 
-/// One object.
+/// Renders one object.
 pub(crate) fn one(
     registry: &Registry,
     kind: &dyn Kind,

@@ -89,7 +89,7 @@ impl Flow {
         Self { level, name }
     }
 
-    /// What the server does on its own account.
+    /// The flow of what the server does by itself.
     pub(crate) fn own() -> Self {
         Self {
             level: Level::System,

@@ -451,7 +451,7 @@ impl Session {
         }
     }
 
-    /// What the peer did is wrong: it is told, and the session is over.
+    /// Ends the session with a notification, since the peer broke the protocol.
     fn refuse(&mut self, out: &mut Vec<Output>, now: Now, notification: Notification) {
         self.give_up(
             out,

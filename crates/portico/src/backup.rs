@@ -124,7 +124,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> anyhow::Result<()> {
     })
 }
 
-/// For its owner alone, and on the disk when this returns.
+/// Writes a file for its owner alone, which is on the disk when this returns.
 async fn write(path: &Path, mut body: Body) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let mut options = OpenOptions::new();

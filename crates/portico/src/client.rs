@@ -45,7 +45,7 @@ impl Access {
     }
 }
 
-/// From this file, or from wherever Kubernetes programs find it.
+/// A client from this kubeconfig, or from where Kubernetes programs find one.
 pub(crate) async fn from_kubeconfig(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
     Ok(Client::try_from(config(kubeconfig).await?)?)
 }

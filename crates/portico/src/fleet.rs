@@ -98,7 +98,7 @@ impl WatchedFleet {
 
 pub(crate) type AllNews = SelectAll<BoxStream<'static, News>>;
 
-/// Everything that is there, and what happens from then on. The watches are made again when they
+/// Lists everything, and follows what happens from then on. The watches are made again when they
 /// end, so the stream does not end.
 pub(crate) fn follow(client: &Client) -> AllNews {
     let all = watcher::Config::default;

@@ -9,7 +9,7 @@ pub(crate) fn start() {
     start_with(Logging::default());
 }
 
-/// As the flags of Kubernetes programs choose it; `PORTICO_LOG` has the last word.
+/// Starts logging as the flags of Kubernetes programs choose it; `PORTICO_LOG` overrides them.
 pub(crate) fn start_with(logging: Logging) {
     let level = match logging.verbosity {
         0..4 => "info",

@@ -226,7 +226,7 @@ impl ServiceSpec {
             && !(self.is_load_balancer() && self.allocate_load_balancer_node_ports == Some(false))
     }
 
-    /// Every type but ExternalName has a cluster IP, if only "None".
+    /// Whether its type has a cluster IP, if only "None": every type but ExternalName has.
     pub fn has_cluster_ip(&self) -> bool {
         !self.is_external_name()
     }

@@ -23,7 +23,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What was made is not complete.
+    /// Whether what was made is not complete yet.
     pub(super) fn is_pending(&self) -> bool {
         self.made
             .as_ref()

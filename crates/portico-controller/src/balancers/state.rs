@@ -139,7 +139,7 @@ impl State {
         self.services.len()
     }
 
-    /// When something changes though nothing comes in.
+    /// When something is due although no input comes.
     pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         self.reports.next_deadline(now)
     }
@@ -158,7 +158,7 @@ impl State {
             .extend(refused.map(|(key, _)| key.clone()));
     }
 
-    /// What there is to give changed at the provider.
+    /// Notes that what the provider can give has changed, so that every Service is ensured again.
     pub(super) fn ensure_all(&mut self) {
         for (key, entry) in &mut self.services {
             entry.memory.ensure_again = true;

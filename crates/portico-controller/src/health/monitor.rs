@@ -156,8 +156,8 @@ impl Monitor {
         self.checks.next_deadline()
     }
 
-    /// What it answered; `spread` is a number from 0 to 1, by chance. Tells its health where it is
-    /// news.
+    /// Takes in the answer of a probe; `spread` is a random number from 0 to 1. Returns the health
+    /// of the target where it has changed.
     pub fn finish(
         &mut self,
         probe: Probe<Target>,

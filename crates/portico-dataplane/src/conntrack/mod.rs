@@ -83,7 +83,7 @@ impl Conntrack {
     }
 
     /// How many flows each endpoint answers that clients sent to another address: those that were
-    /// translated, by whomever.
+    /// translated, by any program.
     pub fn translated(&mut self) -> io::Result<BTreeMap<(Protocol, SocketAddr), u64>> {
         let mut counts = BTreeMap::new();
         let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];

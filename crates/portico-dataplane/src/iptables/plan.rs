@@ -132,7 +132,7 @@ impl<'a, E> Sink<'a, E> {
         }
     }
 
-    /// What is written so far may be installed before the rest.
+    /// Allows what is written so far to be installed before the rest.
     pub(crate) fn may_split(&mut self) -> Result<(), E> {
         if self.run.lines() > self.limit {
             self.finish()

@@ -20,7 +20,7 @@ fn is_urgent(key: &PortKey) -> bool {
     &**namespace == "kube-system" || (&**namespace == "default" && &**name == "kubernetes")
 }
 
-/// Whatever is installed → the whole table.
+/// Plans the whole table, whatever is installed.
 pub(crate) fn repair<E>(
     planner: Planner<'_>,
     installed: Installed,
@@ -60,7 +60,7 @@ pub(crate) fn repair<E>(
     Ok(repair.drift)
 }
 
-/// Whatever is installed → these chains and hooks, and nothing else of ours.
+/// Plans these chains and hooks and nothing else of ours, whatever is installed.
 pub(crate) fn repair_fixed<E>(
     planner: Planner<'_>,
     installed: Installed,
@@ -263,7 +263,7 @@ impl<E> Repair<'_, '_, E> {
         self.sink.may_split()
     }
 
-    /// What was looked at so far is served from now on.
+    /// Lets what was compared so far be served from now on.
     fn open_early(&mut self) -> Result<(), E> {
         for (chain, repair) in &mut self.shared {
             std::mem::take(&mut repair.edit).write(*chain, self.sink.run());

@@ -38,7 +38,7 @@ pub(super) struct Start<'a> {
 }
 
 impl Installed {
-    /// Whatever is there → the whole table.
+    /// Plans the whole table, whatever is installed.
     pub(super) fn repair(rules: &NodeRules, ports: Ports, start: Start<'_>) -> (Self, Plan) {
         let Start { snapshot, now, .. } = start;
         let here = surroundings(rules, &ports, snapshot, start.scheduler);

@@ -31,7 +31,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    /// What comes first is done first. All of a turn go the same way.
+    /// The turn in which an operation is done. All operations of a turn are of one kind.
     fn turn(&self) -> usize {
         match self {
             AddEntry(Set::Sources | Set::Bound | Set::LoopBack, _) => 0,

@@ -223,8 +223,8 @@ impl Writer<'_> {
         rules
     }
 
-    /// What arrives here at an address of our link is for a port that a Service has; of the node's
-    /// own, health checks are there.
+    /// Refuses what arrives at an address of our link for a port that no Service has, except health
+    /// checks of the node's own.
     fn filter(&self) -> Vec<String> {
         let elsewhere = format!("-m set ! --match-set {} dst", Set::Bound.name(self.family));
         let mut rules = vec![Rule::to("RETURN").matching(&elsewhere).text()];

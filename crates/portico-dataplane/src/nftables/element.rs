@@ -348,7 +348,7 @@ impl Bytes {
         self
     }
 
-    /// In the byte order of the machine, as numbers in registers are.
+    /// Adds a number in the byte order of the machine, as registers have it.
     fn word(self, value: u32) -> Self {
         self.push(&value.to_ne_bytes())
     }
@@ -360,7 +360,7 @@ impl Bytes {
         }
     }
 
-    /// Each part of a key takes whole registers of four bytes.
+    /// Adds a port. Each part of a key takes whole registers of four bytes.
     fn port(self, port: u16) -> Self {
         let [high, low] = port.to_be_bytes();
         self.push(&[high, low, 0, 0])

@@ -268,8 +268,8 @@ impl Installed {
         }
     }
 
-    /// What is installed for a port becomes what is wanted: all of the old goes, all of the new
-    /// comes, and the delta keeps the difference.
+    /// Brings a port from what is installed to what is wanted: all of the old is removed, all of
+    /// the new added, and the delta keeps the difference.
     fn update(
         &mut self,
         pair: Pair,

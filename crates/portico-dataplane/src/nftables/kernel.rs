@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The kernel, as far as the dataplane uses it; tests have one in memory.
 pub trait Kernel: Send {
-    /// Which table is ours.
+    /// The table that is ours.
     fn table(&self) -> Table {
         Table::NODE
     }

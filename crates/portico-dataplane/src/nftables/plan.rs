@@ -414,7 +414,7 @@ impl Repair<'_> {
         self.plan.added.get_mut(self.family).append(&mut added);
     }
 
-    /// What is in the table and not ours goes last, when nothing refers to it any more.
+    /// Removes what is in the table and not ours. It goes last, when nothing refers to it any more.
     fn leftovers(
         &mut self,
         wanted: &Wanted,

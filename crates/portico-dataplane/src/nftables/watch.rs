@@ -66,7 +66,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What happened cannot be told.
+    /// Notes that changes may have been missed.
     pub(super) fn suspect(&self) {
         self.lock().touched = true;
     }

@@ -175,7 +175,7 @@ impl Index {
         }
     }
 
-    /// What a node told of itself, if it did.
+    /// Takes in what a node reports, if it does.
     pub(crate) fn set_report(&mut self, node: &str, report: Option<Report>) {
         let after = report.clone();
         let before = match report {

@@ -223,7 +223,7 @@ impl Transferral<'_> {
         Ok(())
     }
 
-    /// Every message is signed where the question was.
+    /// Sends a message, which is signed if the question was.
     async fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let bytes = match self.session {
             Some(session) => session.sign(&bytes, seconds()),

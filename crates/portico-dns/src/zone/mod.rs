@@ -153,7 +153,7 @@ impl Zone {
         true
     }
 
-    /// Every name above is there because of those below it.
+    /// Counts the names below each name above this one, which exist because of them.
     fn count(&mut self, key: &[u8], change: impl Fn(u32) -> u32) {
         let above = std::iter::successors(names::parent(key), |key| names::parent(key));
         for key in above {

@@ -22,7 +22,7 @@ pub(super) struct Parts<'a> {
     pub here: &'a Here,
 }
 
-/// Every frontend that a Service wants.
+/// Returns every frontend that a Service wants.
 ///
 /// `own` are the node's primary addresses. A cluster IP among them would have the node refuse its
 /// own ports; external addresses may be the node's, since that is how many clusters are reached.

@@ -643,7 +643,7 @@ fn open_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// So is the directory, if it is new.
+/// Makes the directory if it is not there, so that it outlives a crash.
 pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());

@@ -36,7 +36,7 @@ pub(super) fn decode(key: &str, record: &Bytes) -> Result<Entry, &'static str> {
     decode_old(key, &record.slice(SUM..)).ok_or("its record is cut short")
 }
 
-/// From format 1, which had no checksums.
+/// Decodes a record of format 1, which had no checksums.
 pub(super) fn decode_old(key: &str, record: &Bytes) -> Option<Entry> {
     let (created, rest) = record.split_first_chunk::<8>()?;
     let (modified, _) = rest.split_first_chunk::<8>()?;

@@ -159,7 +159,7 @@ fn commits(prefix: &str, clock: Clock, events: Vec<proto::Event>) -> Vec<Commit>
     commits
 }
 
-/// Everything under the prefix, at one revision.
+/// Reads everything under the prefix, at one revision.
 pub(super) async fn read_all(
     client: &Client,
     prefix: &str,

@@ -30,7 +30,7 @@ pub(super) async fn vip() -> Result<Status, String> {
     serde_json::from_str(&answer.body).map_err(|error| format!("{at}: {error}"))
 }
 
-/// Nothing where no API server is known and none was asked for.
+/// Asks the API server; `None` where none is known and none was given.
 pub(super) async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, String>> {
     let asked_for = kubeconfig.is_some();
     let client = match client::from_kubeconfig(kubeconfig).await {

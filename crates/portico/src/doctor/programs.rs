@@ -18,7 +18,7 @@ pub(crate) struct Program {
     pub open_files: Option<u64>,
 }
 
-/// Those in this network namespace.
+/// The programs in this network namespace.
 pub(crate) fn running() -> Vec<Program> {
     let own = fs::read_link("/proc/thread-self/ns/net").ok();
     let is_here = |process: u32| fs::read_link(format!("/proc/{process}/ns/net")).ok() == own;

@@ -166,7 +166,7 @@ pub(super) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Each with its port, and whether it is ready.
+/// The endpoints of slices, each with its port, and whether it is ready.
 pub(super) fn endpoints(slices: &[Value]) -> Vec<(String, bool)> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let each = |slice: &Value| -> Vec<(String, bool)> {

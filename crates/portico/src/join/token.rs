@@ -147,7 +147,7 @@ fn secret_object(id: &str, secret: &str, end: Timestamp) -> Value {
         "metadata": {"name": format!("{PREFIX}{id}"), "namespace": "kube-system"}})
 }
 
-/// As the Service `kubernetes` leads there.
+/// The address of the API server behind the Service `kubernetes`.
 async fn advertised(reader: &Reader) -> anyhow::Result<String> {
     let found: Option<Value> = reader
         .find("/api/v1/namespaces/default/endpoints/kubernetes")

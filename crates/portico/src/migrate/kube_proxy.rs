@@ -10,7 +10,7 @@ const USAGE: &str = "the configuration of `portico node --config`. In a cluster,
 /// Where kubeadm has it.
 const KEY: &str = "config.conf";
 
-/// From a `KubeProxyConfiguration`, or a ConfigMap that has one.
+/// Translates a `KubeProxyConfiguration`, or a ConfigMap that has one.
 pub(super) fn translate(documents: &[Value]) -> Result<File, String> {
     let mut file = File {
         name: "node.yaml".to_owned(),

@@ -67,7 +67,7 @@ impl Lines {
     }
 }
 
-/// On every node of either world.
+/// Compares the tables of every node of either world.
 pub(super) fn diff(
     before: &World,
     changes: &Changes,

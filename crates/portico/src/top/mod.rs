@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     })
 }
 
-/// Everything that is there, once.
+/// Waits until every kind has been listed once.
 async fn first(news: &mut AllNews) -> anyhow::Result<State> {
     let (mut state, deadline) = (State::default(), Instant::now() + PATIENCE);
     while !state.is_complete() {

@@ -49,7 +49,7 @@ pub(super) fn listen(path: &Path) -> anyhow::Result<Listening> {
     })
 }
 
-/// Until dropped.
+/// Serves orders until it is dropped.
 pub(super) async fn follow(mut demo: Demo, listening: Listening) -> anyhow::Result<()> {
     let mut look = tokio::time::interval(LOOK);
     loop {

@@ -93,7 +93,7 @@ impl State {
         }
     }
 
-    /// What is neither ours nor has anything of ours is forgotten.
+    /// Forgets a Service that is neither ours nor has anything of ours.
     pub(super) fn drop_if_done(&mut self, key: &ObjectKey) {
         let Some(entry) = self.services.get(key) else {
             return;

@@ -80,7 +80,7 @@ pub(crate) fn destroy(m: &mut Messages, name: &str) {
     command(m, IPSET_CMD_DESTROY, 0, name, |_| {});
 }
 
-/// Each has the other's entries then.
+/// Exchanges the entries of two sets.
 pub(crate) fn swap(m: &mut Messages, name: &str, other: &str) {
     command(m, IPSET_CMD_SWAP, 0, name, |m| {
         m.put_str(IPSET_ATTR_SETNAME2, other)

@@ -3,7 +3,7 @@
 use super::super::report::Remark;
 use serde_json::{Value, json};
 
-/// One selector for a list, where there is one.
+/// One selector for a list of them, where one can say the same.
 pub(super) fn one_of(
     what: &str,
     mut selectors: Vec<Value>,
