@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the rest of a body that is not used is read: most of those are on their way already.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// For an answer to be taken, and bytes that a client has to take in a second beyond that.
+/// The time limit for an answer to be taken, and bytes that a client has to take in a second beyond
+/// that.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const LEAST_RATE: usize = 64 * 1024;
 /// Smaller answers need no share of memory: their number is bounded by the requests under way.

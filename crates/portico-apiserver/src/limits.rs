@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) const MOST_BODY: usize = 3 * 1024 * 1024;
 /// Bodies that are arriving, for each write that may be under way.
 const BODIES_PER_WRITE: usize = 8;
-/// For TLS, and for the head of the first request.
+/// The time limit for TLS, and for the head of the first request.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 /// The time between two requests of a client that has not authenticated.
 const STRANGER_IDLE: Duration = Duration::from_secs(30);

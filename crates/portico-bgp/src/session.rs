@@ -34,11 +34,11 @@ use std::time::Duration;
 /// Since some moment that does not change while the process lives.
 pub type Time = Duration;
 
-/// For a connection to be made.
+/// The time limit for a connection to be made.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a connected peer may take to send its OPEN.
 const INTRODUCTION: Duration = Duration::from_secs(60);
-/// Between the first two attempts. Each further one waits twice as long.
+/// The time between the first two attempts. Each further one waits twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// A session that lasted so long was a good one: the next attempt comes soon.
 const GOOD_SESSION: Duration = Duration::from_secs(30);

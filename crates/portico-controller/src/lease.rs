@@ -26,7 +26,7 @@ pub struct LeaseOptions {
     pub name: String,
     /// Different for each replica, for example host name and process.
     pub identity: String,
-    /// For how long the others leave a Lease alone that is not renewed.
+    /// How long the others leave a Lease alone that is not renewed.
     pub lease_duration: Duration,
     /// After how long without a renewal the holder stops its work; shorter than the duration.
     pub renew_deadline: Duration,

@@ -33,12 +33,12 @@ use std::time::Duration;
 /// How soon things happen; the same on all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Between heartbeats.
+    /// The time between heartbeats.
     pub interval: Duration,
     /// A node that was silent for this long is gone: four intervals, so that three heartbeats can
     /// be lost.
     pub dead: Duration,
-    /// Between the probes for an address, and after the last one.
+    /// The time between the probes for an address, and after the last one.
     pub probe_gap: Duration,
 }
 

@@ -25,10 +25,10 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt};
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// For all of it: a name server that is down takes seconds before the next one is asked, and the
-/// kernel of a frozen process accepts connections that never get further.
+/// The time limit for all of it: a name server that is down takes seconds before the next one is
+/// asked, and the kernel of a frozen process accepts connections that never get further.
 const CONNECT_WITH_TLS: Duration = Duration::from_secs(10);
-/// For the head of an answer, and for a whole answer that is not a stream.
+/// The time limit for the head of an answer, and for a whole answer that is not a stream.
 const ANSWER: Duration = Duration::from_secs(30);
 /// A server that has been silent for so long while it owes an answer, a watch included, is pinged
 /// over HTTP/2. Where it does not answer that either, its process is frozen or a balancer has lost

@@ -18,9 +18,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two writes. To wake the thread costs more than what it writes.
+/// The time between two writes. To wake the thread costs more than what it writes.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Between tries to write that fail.
+/// The time between tries to write that fail.
 const AGAIN: Duration = Duration::from_secs(1);
 /// So many changes are left as they are; more are made lines at once, which take less memory.
 const FEW: usize = 64;
@@ -134,7 +134,7 @@ impl Waiting {
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// Between two writes.
+    /// The time between two writes.
     pause: Duration,
 }
 

@@ -74,12 +74,12 @@ impl<M: Clone> ByFamily<M> {
     }
 }
 
-/// From a millisecond to 16 seconds, as kube-proxy has them.
+/// A histogram from a millisecond to 16 seconds, as kube-proxy has it.
 fn of_syncs() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 15))
 }
 
-/// From 50 microseconds to 26 seconds.
+/// A histogram from 50 microseconds to 26 seconds.
 fn fine() -> Histogram {
     Histogram::new(exponential_buckets(0.00005, 2.0, 20))
 }

@@ -21,13 +21,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Between two writes while things change.
+/// The time between two writes while things change.
 const EVERY: Duration = Duration::from_millis(500);
 /// The time between two reports while no change is awaited.
 const RENEW: Duration = Duration::from_secs(30);
 /// A node that has not renewed its Lease for this long is not reporting.
 const LASTS: Duration = Duration::from_secs(75);
-/// Between tries that fail, and where the server does not let us.
+/// The time between tries that fail, and where the server does not let us.
 const RETRY: Duration = Duration::from_secs(5);
 const DENIED: Duration = Duration::from_secs(300);
 

@@ -35,7 +35,7 @@ const INPUTS: usize = 256;
 const ANNOUNCEABLES: usize = 16;
 /// Without an answer of the API server in this time, what was known last is used.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks at the configuration file.
+/// The time between two looks at the configuration file.
 const CONFIG_LOOK: Duration = Duration::from_secs(10);
 /// After rules of kube-proxy were found: one that ends has half a minute for it.
 const LOOK_AGAIN: [Duration; 3] = [
@@ -43,7 +43,7 @@ const LOOK_AGAIN: [Duration; 3] = [
     Duration::from_secs(10),
     Duration::from_secs(45),
 ];
-/// For the loop to finish the batch that it is at.
+/// The time limit for the loop to finish the batch that it is at.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]

@@ -58,8 +58,8 @@ use waiting::Waiting;
 
 /// A step of more inputs than this leaves memory that is worth returning.
 const SMALL_STEP: usize = 32;
-/// Between the end of much work and giving back the memory that only it needed: more of it may
-/// follow, and the threads that helped end first.
+/// The time between the end of much work and giving back the memory that only it needed: more of it
+/// may follow, and the threads that helped end first.
 const QUIET: Duration = Duration::from_millis(300);
 /// What comes in.
 #[derive(Debug)]

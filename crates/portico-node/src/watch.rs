@@ -415,7 +415,7 @@ pub(crate) fn objects_of_list(kind: Kind, body: &[u8]) -> Result<Vec<Object>, Re
         .collect())
 }
 
-/// For the value of a query parameter.
+/// Escapes the value of a query parameter.
 fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()

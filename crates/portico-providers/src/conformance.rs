@@ -41,7 +41,7 @@ pub struct Case {
     pub nodes: Vec<Node>,
     /// What the provider does about what not every one can do.
     pub can: Can,
-    /// For how long something may be on its way.
+    /// How long something may be on its way.
     pub patience: Duration,
     /// The longest pause before it is asked for again, whatever the provider says.
     pub pause: Duration,

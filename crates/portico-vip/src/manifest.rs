@@ -33,7 +33,7 @@ impl Manifest<'_> {
         arguments
     }
 
-    /// For `/etc/kubernetes/manifests`.
+    /// The static pod for `/etc/kubernetes/manifests`.
     pub fn static_pod(&self) -> String {
         let mut files: Vec<&Path> = self.config_file.into_iter().collect();
         let given = self.given;
@@ -88,7 +88,7 @@ impl Manifest<'_> {
         serde_saphyr::to_string(&pod).unwrap_or_default()
     }
 
-    /// For `/etc/systemd/system/portico-vip.service`.
+    /// The unit for `/etc/systemd/system/portico-vip.service`.
     pub fn systemd_unit(&self) -> String {
         let words: Vec<String> = self
             .arguments()

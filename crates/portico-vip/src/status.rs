@@ -211,7 +211,7 @@ impl Status {
         }
     }
 
-    /// With how the routers hand over, in their order.
+    /// Adds how the routers hand over, in their order.
     pub fn handing_over(mut self, each: impl IntoIterator<Item = Relaying>) -> Self {
         for (router, relaying) in self.routers.iter_mut().zip(each) {
             router.relay = relaying.to.map(|(to, since)| Relay {

@@ -65,7 +65,7 @@ struct Key {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys(Vec<Key>);
 
-/// Without what is secret.
+/// Prints the numbers of the keys, and nothing secret.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
@@ -164,7 +164,7 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// For adverts that are so far apart, as keepalived has it.
+    /// The usual window for adverts that are so far apart, as keepalived has it.
     pub fn usual_window(interval: Duration) -> Duration {
         (interval * 3).max(LEAST_WINDOW).min(LONGEST_WINDOW)
     }
@@ -365,7 +365,8 @@ fn seconds_between(later: u64, earlier: u64) -> i32 {
     difference.cast_signed()
 }
 
-/// In the same time wherever they differ, so that a signature cannot be guessed byte by byte.
+/// Compares in the same time wherever they differ, so that a signature cannot be guessed byte by
+/// byte.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let difference = one
         .iter()

@@ -147,7 +147,7 @@ pub enum Reason {
     },
     /// We did not run for longer than the others wait.
     Paused {
-        /// For how long this node did not run.
+        /// How long this node did not run.
         missed: Duration,
     },
     /// The link lost its carrier or is gone.
@@ -224,7 +224,7 @@ impl Router {
         }
     }
 
-    /// With the priority of now.
+    /// The configuration, with the priority of now.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -10,7 +10,7 @@ use portico_view::Status;
 use serde_json::Value;
 use std::time::Duration;
 
-/// For nodes to report what was just changed.
+/// The time limit for nodes to report what was just changed.
 const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]

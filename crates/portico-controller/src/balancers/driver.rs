@@ -77,9 +77,9 @@ const BATCH: usize = 1000;
 const NODES: Duration = Duration::from_secs(1);
 /// How long requests may take to end after the order to stop.
 const DRAIN: Duration = Duration::from_secs(5);
-/// For the API server to answer.
+/// The time limit for the API server to answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// For a provider to answer.
+/// The time limit for a provider to answer.
 const CALL: Duration = Duration::from_secs(600);
 /// Writes of mere conditions at a time: providers that are slow do not hold them up.
 const WRITES: usize = 16;

@@ -10,11 +10,12 @@ use super::service::{Claim, Facts};
 use super::slices::Served;
 use crate::provider::{Abilities, Host, Ingress};
 
-/// For nodes to report a change before they are called late: they tell twice a second.
+/// The time limit for nodes to report a change before they are called late: they tell twice a
+/// second.
 const SETTLE: Duration = Duration::from_secs(1);
 /// A node that gets ahead is waited for longer than one that stands still.
 const MOST: Duration = Duration::from_secs(10);
-/// For a node that starts to report to catch up.
+/// The time limit for a node that starts to report to catch up.
 const JOIN: Duration = Duration::from_secs(5);
 /// So many nodes are named.
 const MOST_NAMED: usize = 5;

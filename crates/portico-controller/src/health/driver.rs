@@ -57,7 +57,7 @@ const DELAYS: Delays = Delays {
     first: Duration::from_millis(20),
     last: Duration::from_secs(10),
 };
-/// For one write.
+/// The time limit for one write.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs until `shutdown`; an API server that is away or answers with errors is waited for.

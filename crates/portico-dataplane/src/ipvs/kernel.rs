@@ -88,7 +88,7 @@ pub struct Netlink {
 
 /// Operations that are sent at once; each is some hundred bytes.
 const TOGETHER: usize = 8 << 10;
-/// For the kernel to finish what it does later.
+/// The time limit for the kernel to finish what it does later.
 const A_MOMENT: Duration = Duration::from_millis(100);
 /// Takes a set's place while it is made anew.
 const SPARE: &str = "PORTICO-SPARE";

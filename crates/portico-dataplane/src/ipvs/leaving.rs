@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Between two looks at whether connections have ended.
+/// The time between two looks at whether connections have ended.
 const LOOK: Duration = Duration::from_secs(10);
 /// How long a datagram's endpoint stays that has no successor: as long as its flows are left alone.
 const A_WHILE: Duration = crate::conntrack::ABANDONED_AFTER;

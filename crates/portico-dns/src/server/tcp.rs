@@ -18,9 +18,9 @@ use tokio::time::timeout;
 
 /// Until the next question begins.
 const IDLE: Duration = Duration::from_secs(10);
-/// For the rest of a question, and for an answer to be taken.
+/// The time limit for the rest of a question, and for an answer to be taken.
 const STALLED: Duration = Duration::from_secs(5);
-/// For one message of a transfer to be taken.
+/// The time limit for one message of a transfer to be taken.
 const SLOW_TRANSFER: Duration = Duration::from_secs(30);
 /// One address gets at most one in this many of all connections.
 const SHARE: usize = 4;

@@ -21,7 +21,8 @@ use tokio::task::JoinSet;
 
 /// Changes that wait for the plan.
 const WAITING: usize = 64;
-/// Between looks for AddressPools where the API server does not have them, or does not show them.
+/// The time between looks for AddressPools where the API server does not have them, or does not
+/// show them.
 const ABSENT: Duration = Duration::from_secs(60);
 const POOLS: &str = "/apis/portico.dev/v1/addresspools?limit=1";
 

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 /// The most changes that wait for a speaker.
 const WAITING: usize = 4;
-/// For addresses to be handed over.
+/// The time limit for addresses to be handed over.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What Services have, or no more. The first ones are all that there are.

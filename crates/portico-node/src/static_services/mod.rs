@@ -24,7 +24,7 @@ use watch::FolderWatch;
 /// Files may have so many bytes, and a folder so many files.
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_FILES: usize = 256;
-/// Between two looks though nothing was told, and where nothing can be told.
+/// The time between two looks though nothing was told, and where nothing can be told.
 const LOOK: Duration = Duration::from_secs(60);
 const LOOK_WITHOUT_WATCH: Duration = Duration::from_millis(100);
 /// Another process has the folder, or it cannot be made.

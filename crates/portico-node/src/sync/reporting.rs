@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Between two looks for conflicts, which there may be many of.
+/// The time between two looks for conflicts, which there may be many of.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Default)]

@@ -15,7 +15,7 @@ pub struct Poll {
     pub first: Duration,
     /// The longest pause.
     pub last: Duration,
-    /// For how long it is looked at in one call.
+    /// How long it is looked at in one call.
     pub within: Duration,
 }
 

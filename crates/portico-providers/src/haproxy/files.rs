@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::settings::Settings;
 use super::table::Table;
 
-/// For HAProxy to read its configuration.
+/// The time limit for HAProxy to read its configuration.
 const CHECK: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]

@@ -25,10 +25,10 @@ use crate::ProviderError;
 
 /// Plans until what runs is what is wanted; the first does, unless something interferes.
 const TRIES: usize = 4;
-/// For a new worker to run.
+/// The time limit for a new worker to run.
 const RELOAD: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
-/// For a master that is there and does not answer.
+/// The time limit for a master that is there and does not answer.
 const BUSY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::plan::Command;
 use super::running::{Running, parse_processes};
 
-/// For an answer.
+/// The time limit for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// HAProxy reads a line into a buffer of 16 KiB.
 const LINE: usize = 8 * 1024;

@@ -30,9 +30,10 @@ use portico_controller::light::LightService;
 
 /// Requests that wait, and changes taken in, before the next step.
 const BATCH: usize = 1024;
-/// For how long a request waits for the first lists.
+/// How long a request waits for the first lists.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two writes of the status of pools, and before something that failed is tried again.
+/// The time between two writes of the status of pools, and before something that failed is tried
+/// again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// When a whole pool moves, not every Service gets an Event: addresses come first.

@@ -16,7 +16,7 @@ const ENTRY: &str = "key";
 const MANAGER: &str = "portico-controller";
 /// A version that no Secret has: the first object of a store is older.
 const NEVER: &str = "1";
-/// Between tries that fail.
+/// The time between tries that fail.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// See to it that there is one. Nothing here waits for it: addresses are given without.

@@ -24,7 +24,7 @@ impl Clock {
         }
     }
 
-    /// From the value of a prefix's head.
+    /// Reads the value of a prefix's head.
     pub(super) fn read(prefix: &str, head: &[u8]) -> Result<Self, OpenError> {
         let text = String::from_utf8_lossy(head);
         let mut words = text.split(' ');

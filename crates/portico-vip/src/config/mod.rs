@@ -44,9 +44,9 @@ pub struct Config {
     pub priority: u8,
     /// What is taken from the priority while its API server is not.
     pub priority_penalty: u8,
-    /// For how long after a take-over the owner of before is sent its connections.
+    /// How long after a take-over the owner of before is sent its connections.
     pub relay_for: Duration,
-    /// For how long one that was asked to stop goes on with its own.
+    /// How long one that was asked to stop goes on with its own.
     pub drain: Duration,
     /// How connections to the virtual addresses are forwarded.
     pub forward: ForwardSettings,

@@ -51,7 +51,7 @@ impl Adverts {
         })
     }
 
-    /// From now on what goes to the group leaves through this link.
+    /// Sends packets for the group through this link from now on.
     pub(super) fn send_through(&mut self, own: IpAddr, name: &str, link: u32) -> io::Result<()> {
         self.virtual_sender = Some(sender(own, name, link)?);
         Ok(())
@@ -287,7 +287,7 @@ fn receive_message(
     }
 }
 
-/// For tests: whatever reads bytes here.
+/// Reads bytes in every way that this module does, for tests.
 #[cfg(test)]
 pub(super) fn read(bytes: &[u8]) {
     let _ = (received_v4(bytes), ancillary(bytes));

@@ -82,7 +82,7 @@ impl Attached {
         }
     }
 
-    /// After the addresses went.
+    /// Stops announcing after the addresses were removed.
     pub(super) fn calm(&mut self) {
         self.adverts.send_through_own_link();
         if let Some(Err(error)) = self.virtual_link.as_mut().map(|link| link.set_up(false)) {

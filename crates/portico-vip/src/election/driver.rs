@@ -144,7 +144,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Until the end that was asked for.
+    /// Runs until the end that was asked for.
     pub(super) async fn run(mut self) {
         let mut buffer = [0; 4096];
         let mut packets = 0;

@@ -7,8 +7,8 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// For what takes a tenth of a millisecond on a host that has nothing else to do. The others wait
-/// for our advert meanwhile.
+/// The time limit for what takes a tenth of a millisecond on a host that has nothing else to do.
+/// The others wait for our advert meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes the addresses off when it is dropped. Belongs to the network namespace of the thread that
@@ -33,7 +33,7 @@ impl Hold {
         })
     }
 
-    /// By which the kernel names us when it tells others of changes.
+    /// The port by which the kernel names this socket in notifications.
     pub(super) fn port(&self) -> u32 {
         self.kernel.port()
     }

@@ -74,7 +74,7 @@ impl Translation {
         })
     }
 
-    /// From these to those, in each family.
+    /// Forwards these addresses to those servers, in each family.
     pub(super) fn set(
         &mut self,
         routes: impl IntoIterator<Item = (Family, Vec<SocketAddr>, Vec<SocketAddr>)>,

@@ -17,7 +17,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// After the rules no longer lead there.
+    /// Ends connections to servers that the rules no longer lead to.
     pub(super) fn end(&mut self, wanted: &Wanted) {
         let gone: BTreeSet<SocketAddr> = wanted.gone().into_iter().collect();
         for server in gone.difference(&self.gone) {

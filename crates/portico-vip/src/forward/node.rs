@@ -50,7 +50,7 @@ impl Node {
         self.folder.join(FILE)
     }
 
-    /// In the making.
+    /// The path of the file while it is written.
     fn new_path(&self) -> PathBuf {
         self.folder.join(format!(".{FILE}.new"))
     }

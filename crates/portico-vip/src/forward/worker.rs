@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// For the rules to be read.
+/// The time limit for the rules to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For everything to be removed: programs wait for each other's locks.
+/// The time limit for everything to be removed: programs wait for each other's locks.
 const REMOVAL: Duration = Duration::from_secs(20);
 
 enum Order {
@@ -70,7 +70,7 @@ impl Worker {
         });
     }
 
-    /// From now on connections that begin are another's.
+    /// Leaves new connections to the next owner from now on.
     pub(crate) fn close(&self) {
         self.wanted
             .send_modify(|wanted| wanted.iter_mut().for_each(|wanted| wanted.closing = true));

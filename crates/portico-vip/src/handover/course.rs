@@ -5,13 +5,14 @@ use portico_vrrp::{Reason, Role};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Between two looks at whether the owner of before is still there.
+/// The time between two looks at whether the owner of before is still there.
 const LOOK: Duration = Duration::from_secs(1);
 /// So many looks in a row without an answer, and it is not.
 const MISSES: u32 = 2;
 /// An owner that was silent shows by then whether its host lives.
 const PROOF: Duration = Duration::from_millis(100);
-/// Between two looks at whether the rules are as they should be, where nothing else is to be done.
+/// The time between two looks at whether the rules are as they should be, where nothing else is to
+/// be done.
 const CHECK: Duration = Duration::from_secs(5);
 
 pub(super) struct Course {
@@ -90,7 +91,7 @@ impl Course {
         tenure.look_at = now + if tenure.doubted { PROOF } else { LOOK };
     }
 
-    /// For how long there is nothing to do, if nothing happens.
+    /// How long there is nothing to do, if nothing happens.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         match &self.tenure {
             Some(tenure) if !tenure.over => tenure.look_at.saturating_duration_since(now),

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
 const TABLE: &str = "portico-vip-handover";
-/// For everything to be removed.
+/// The time limit for everything to be removed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What of one virtual router is handed over.
@@ -35,8 +35,7 @@ pub struct Settings {
     pub interface: String,
     /// The virtual addresses, all of one family, with their port.
     pub frontends: Vec<SocketAddr>,
-    /// For how long after a take-over the owner of before is sent its connections; zero for not at
-    /// all.
+    /// How long after a take-over the owner of before is sent its connections; zero for not at all.
     pub relay_for: Duration,
 }
 

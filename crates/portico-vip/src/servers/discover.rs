@@ -16,7 +16,7 @@ use std::time::Duration;
 const NAME: &str = "kubernetes";
 const NAMESPACE: &str = "default";
 const PORT: &str = "https";
-/// For all that is asked of one server.
+/// The time limit for all that is asked of one server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What an API server says of all of them.

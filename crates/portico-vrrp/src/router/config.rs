@@ -17,12 +17,11 @@ pub struct Config {
     pub own: IpAddr,
     /// 1 to 254; 255 belongs to a router that has the address as its own.
     pub priority: u8,
-    /// Between adverts.
+    /// The time between adverts.
     pub interval: Duration,
     /// Whether it takes over from an owner of lower priority that works.
     pub preempt: bool,
-    /// For how long a router of higher priority waits before it takes over from an owner that
-    /// works.
+    /// How long a router of higher priority waits before it takes over from an owner that works.
     pub preempt_delay: Duration,
     /// Version 2 alone: the simple password.
     pub password: Option<[u8; 8]>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) struct Standby {
     /// The owner as far as we know, with its priority: 0 if it said that it leaves.
     owner: Option<(IpAddr, u8)>,
-    /// Between the adverts of the owner: its own word counts, ours until there is one.
+    /// The time between the adverts of the owner: its own word counts, ours until there is one.
     interval: Duration,
     /// Then the owner counts as gone.
     silent_at: Time,

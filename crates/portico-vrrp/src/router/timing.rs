@@ -42,7 +42,7 @@ pub fn inattention(interval: Duration) -> Duration {
     interval * 7 / 4
 }
 
-/// For how long the kernel keeps the address without a word from us, in whole seconds: until the
+/// How long the kernel keeps the address without a word from us, in whole seconds: until the
 /// slowest of the others has taken over, and not so short that an owner which is late but within
 /// its patience loses it. With a refresh every quarter of it, that is two intervals and a quarter.
 pub fn lifetime(version: Version, interval: Duration) -> Duration {

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For an answer.
+/// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 const HEALTHZ_PORT: u16 = 10256;
 

@@ -37,7 +37,7 @@ const RETRY: Duration = Duration::from_secs(300);
 /// A join token has 23 characters.
 const LONGEST_TOKEN: u64 = 4096;
 const LOOK: Duration = Duration::from_millis(100);
-/// For the API server to take the version.
+/// The time limit for the API server to take the version.
 const ANSWER: Duration = Duration::from_secs(10);
 const NODE: &str = "node";
 

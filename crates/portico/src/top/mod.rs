@@ -32,9 +32,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// For the lists of a start.
+/// The time limit for the lists of a start.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For a node's metrics, and between two looks at them.
+/// The time limit for a node's metrics, and between two looks at them.
 const METRICS_PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(2);
 

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 const STEPS: usize = 6;
-/// For each step.
+/// The time limit for each step.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 const API_INSIDE: &str = "192.0.2.2:6443";

@@ -4,7 +4,7 @@ use super::programs::Programs;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// For a program to end in order.
+/// The time limit for a program to end in order.
 const FAREWELL: Duration = Duration::from_secs(15);
 /// How long a program that ended waits, at first and at most; one that ran for longer than that
 /// starts from the first again.

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 /// How often the demo reads which node answers for an address.
 const LOOK: Duration = Duration::from_millis(50);
-/// For an order to arrive whole.
+/// The time limit for an order to arrive whole.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) struct Listening {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 const DATA: &str = "/var/lib/portico";
-/// For the API server to be ready.
+/// The time limit for the API server to be ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 /// Those that serve people end last.

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 /// More is not written while so much waits for the router.
 const MOST_WAITING: usize = 64 << 10;
 const READ: usize = 16 << 10;
-/// For the last words.
+/// The time limit for what is sent before a close.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 pub(super) struct Connection {

@@ -35,7 +35,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// For all routers to hear that routes are gone.
+/// The time limit for all routers to hear that routes are gone.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// An address to be announced, and how. Many share a policy.

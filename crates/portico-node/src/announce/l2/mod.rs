@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// After a failure that only time can heal.
+/// The time to wait after a failure that may pass by itself.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// What it works with.

@@ -9,7 +9,7 @@ use portico_vrrp::{Input, Output, Role};
 use std::error::Error;
 use std::time::Duration;
 
-/// After a failure that only time can heal.
+/// The time to wait after a failure that may pass by itself.
 const RETRY: Duration = Duration::from_secs(1);
 /// Addresses that another program keeps deleting are put back at most this often; after that with
 /// the next refresh.
@@ -135,7 +135,7 @@ impl Driver {
         self.announcing.stop();
     }
 
-    /// Without the link for a while, since something does not work that has to.
+    /// Goes on without the link for a while, since something that is needed does not work.
     pub(super) fn suspend(&mut self, why: String) {
         tracing::error!(interface = self.settings.interface, "{why}");
         self.report.trouble(Some(why));

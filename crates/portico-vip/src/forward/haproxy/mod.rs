@@ -29,7 +29,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 const TABLE: Table = Table::small("portico-vip-haproxy");
-/// For HAProxy to listen once it was started, and to answer when it runs.
+/// The time limit for HAProxy to listen once it was started, and to answer when it runs.
 const START: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_millis(300);
 
@@ -204,7 +204,7 @@ impl Haproxy {
             .all(|place| TcpStream::connect_timeout(place, ANSWER).is_ok())
     }
 
-    /// To HAProxy, or past it.
+    /// Sends connections to HAProxy, or past it.
     fn translate(&mut self, routes: impl Iterator<Item = Route>) -> Result<(), ForwardError> {
         let answers = self.answers();
         if !answers {

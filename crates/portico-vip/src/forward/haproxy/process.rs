@@ -9,14 +9,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Between two looks whether it still runs.
+/// The time between two looks whether it still runs.
 const LOOK: Duration = Duration::from_millis(100);
 /// Before it is started again, the longer the more often it died.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A process that ran for this long did not fail at its start.
 const STEADY: Duration = Duration::from_secs(10);
-/// For it to end when asked.
+/// The time limit for it to end when asked.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Runs until dropped. In the network namespace of the thread that started it.
@@ -108,7 +108,7 @@ impl Supervisor {
         command.spawn()
     }
 
-    /// Until it ends, or is to end (`None`).
+    /// Waits until the program ends, or is to end (`None`).
     fn attend(&self, child: &mut Child) -> Option<std::process::ExitStatus> {
         loop {
             match self.reloads.recv_timeout(LOOK) {

@@ -73,7 +73,7 @@ impl KubeProxy {
         self.clear_others(family)
     }
 
-    /// From what we installed to what is wanted now.
+    /// Changes what was installed to what is wanted now.
     fn change(&self, known: Installed, route: &Route) -> Result<Installed, ForwardError> {
         let Installed {
             programs,
@@ -91,7 +91,7 @@ impl KubeProxy {
         })
     }
 
-    /// From what is there to what is wanted.
+    /// Changes what is there to what is wanted.
     fn install(&mut self, route: Route) -> Result<Installed, ForwardError> {
         let missing = || ForwardError::Unfit("iptables is not installed".to_owned());
         let programs = self.choose(route.family).ok_or_else(missing)?;

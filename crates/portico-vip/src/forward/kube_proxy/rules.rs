@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// By which rules of ours are known, whatever address they are for.
+    /// The comment by which our rules are found, whatever address they are for.
     fn comment(self) -> String {
         format!(
             "-m comment --comment \"portico vip beside kube-proxy ({})\"",
