@@ -1,6 +1,7 @@
 //! What IPVS calls a service and its destinations: a virtual server, and the real servers behind
 //! it.
 
+use crate::netlink::uapi::*;
 use portico_model::table::{Endpoint, Family, Protocol};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -39,17 +40,26 @@ pub struct Settings {
     pub timeout: u32,
 }
 
-/// A client stays with its endpoint.
-const PERSISTENT: u32 = 0x1;
-/// The scheduler `mh` looks at the client's port as well, not only at its address.
-const MH_PORT: u32 = 0x10;
 /// Flags that are for the operator to decide; the others are the kernel's own.
-pub(super) const DECIDED: u32 = 0x3d;
+pub(super) const DECIDED: u32 = IP_VS_SVC_F_PERSISTENT
+    | IP_VS_SVC_F_ONEPACKET
+    | IP_VS_SVC_F_SCHED1
+    | IP_VS_SVC_F_SCHED_MH_PORT
+    | IP_VS_SVC_F_SCHED3;
 
 impl Settings {
     pub fn new(scheduler: &Arc<str>, affinity: Option<u32>) -> Self {
-        let of_scheduler = if &**scheduler == "mh" { MH_PORT } else { 0 };
-        let of_affinity = if affinity.is_some() { PERSISTENT } else { 0 };
+        // The scheduler `mh` looks at the client's port as well, not only at its address.
+        let of_scheduler = if &**scheduler == "mh" {
+            IP_VS_SVC_F_SCHED_MH_PORT
+        } else {
+            0
+        };
+        let of_affinity = if affinity.is_some() {
+            IP_VS_SVC_F_PERSISTENT
+        } else {
+            0
+        };
         Self {
             scheduler: scheduler.clone(),
             flags: of_scheduler | of_affinity,
@@ -61,7 +71,7 @@ impl Settings {
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.scheduler)?;
-        if self.flags & PERSISTENT != 0 {
+        if self.flags & IP_VS_SVC_F_PERSISTENT != 0 {
             write!(f, " persistent {}", self.timeout)?;
         }
         Ok(())

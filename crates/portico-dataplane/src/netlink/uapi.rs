@@ -108,10 +108,14 @@ pub(crate) const IPVS_DEST_ATTR_ACTIVE_CONNS: u16 = 7;
 pub(crate) const IPVS_DEST_ATTR_INACT_CONNS: u16 = 8;
 pub(crate) const IPVS_DEST_ATTR_ADDR_FAMILY: u16 = 11;
 pub(crate) const IP_VS_CONN_F_MASQ: u32 = 0;
-pub(crate) const IP_VS_SVC_F_PERSISTENT: u32 = 1;
+pub(crate) const IP_VS_SVC_F_PERSISTENT: u32 = 0x1;
+pub(crate) const IP_VS_SVC_F_ONEPACKET: u32 = 0x4;
+pub(crate) const IP_VS_SVC_F_SCHED1: u32 = 0x8;
+pub(crate) const IP_VS_SVC_F_SCHED_MH_PORT: u32 = 0x10;
+pub(crate) const IP_VS_SVC_F_SCHED3: u32 = 0x20;
 
 // linux/netfilter/ipset/ip_set.h
-pub(crate) const IPSET_PROTOCOL: u8 = 6;
+pub(crate) const IPSET_PROTOCOL_MIN: u8 = 6;
 pub(crate) const IPSET_CMD_CREATE: u8 = 2;
 pub(crate) const IPSET_CMD_DESTROY: u8 = 3;
 pub(crate) const IPSET_CMD_SWAP: u8 = 6;

@@ -82,7 +82,8 @@ impl Attached {
         }
     }
 
-    /// Stops announcing after the addresses were removed.
+    /// Sends packets through the own link again and sets the virtual one down, once the addresses
+    /// are gone.
     pub(super) fn calm(&mut self) {
         self.adverts.send_through_own_link();
         if let Some(Err(error)) = self.virtual_link.as_mut().map(|link| link.set_up(false)) {

@@ -26,7 +26,7 @@ fn command(
     body: impl FnOnce(&mut Messages),
 ) {
     m.netfilter(NFNL_SUBSYS_IPSET, command, flags, 0, |m| {
-        m.put_u8(IPSET_ATTR_PROTOCOL, IPSET_PROTOCOL);
+        m.put_u8(IPSET_ATTR_PROTOCOL, IPSET_PROTOCOL_MIN);
         if !name.is_empty() {
             m.put_str(IPSET_ATTR_SETNAME, name);
         }
