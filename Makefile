@@ -4,6 +4,7 @@
 SHELL := /bin/bash
 PORT ?= 6443
 ARGS ?=
+PREFIX ?= /usr/local
 TEST_ARGS ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -32,7 +33,7 @@ PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-
   promtool:prometheus \
   mariadbd:mariadb-server-core epmd:erlang-base rabbitmq-server:rabbitmq-server openssl:openssl
 
-.PHONY: help run build static test quick deps format lint unit e2e uml fuzz fuzz-parsers bench-announce bench-api bench-node bench-store bench-vip bench-dns bench-controller crds manifests docs clean
+.PHONY: help run build static install test quick deps format lint unit e2e uml fuzz fuzz-parsers bench-announce bench-api bench-node bench-store bench-vip bench-dns bench-controller crds manifests docs clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +48,12 @@ build: ## build the binary, optimised (in $(TARGET)/release)
 static: ## build the binary, optimised, for any Linux: it needs no library (in $(TARGET)/static)
 	RUSTFLAGS='$(RUSTFLAGS) -C target-feature=+crt-static' $(CARGO) build --release -p portico --target $(HOST)
 	mkdir -p $(TARGET)/static && cp $(TARGET)/$(HOST)/release/portico $(TARGET)/static/portico
+
+install: static ## install the program, its manual pages and completion (PREFIX=/usr/local, DESTDIR=)
+	install -D -m 755 $(TARGET)/static/portico $(DESTDIR)$(PREFIX)/bin/portico
+	$(TARGET)/static/portico install man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(TARGET)/static/portico install completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/portico
 
 test: deps format lint unit e2e ## install what the tests need, then run every check
 

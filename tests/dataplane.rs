@@ -90,6 +90,7 @@ const SECOND: &[&str] = &[
     "protocols",
     "topology",
     "traffic-policy",
+    "visibility",
 ];
 
 /// Not in IPVS mode, which refuses on its way out what the node sends to itself (a raw socket can

@@ -70,7 +70,8 @@ fn the_definitions_are_the_built_in_kinds() {
 fn the_columns_are_the_built_in_ones() {
     for name in crd::KINDS {
         let own: Vec<(&str, u8)> = crd::kind(name)
-            .columns()
+            .info()
+            .columns
             .iter()
             .map(|column| (column.name, column.priority))
             .collect();

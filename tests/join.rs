@@ -90,11 +90,12 @@ impl Machines {
 
     /// Runs what was printed until it ends; what it says.
     fn fails(&self, printed: &[String], name: &str) -> String {
-        let log = self.dir.path().join(format!("{name}.log"));
-        let mut process = self
-            .joining
-            .spawn(logged(self.join(printed, name), &log))
-            .unwrap();
+        self.fails_with(self.join(printed, name), name)
+    }
+
+    fn fails_with(&self, command: Command, name: &str) -> String {
+        let log = self.dir.path().join(format!("{name}.failed.log"));
+        let mut process = self.joining.spawn(logged(command, &log)).unwrap();
         let status = until("the command ends", || process.ended());
         let told = std::fs::read_to_string(&log).unwrap();
         assert!(!status.success(), "{told}");
@@ -103,12 +104,16 @@ impl Machines {
 
     /// What was printed is `echo TOKEN | portico join …`.
     fn join(&self, printed: &[String], name: &str) -> Command {
+        self.join_from(name, printed, name)
+    }
+
+    fn join_from(&self, folder: &str, printed: &[String], name: &str) -> Command {
         let at = printed.iter().position(|word| word == "portico").unwrap();
         let mut command = portico();
         command
             .args(&printed[at + 1..])
             .args(["--node-name", name, "--data-dir"])
-            .arg(self.dir.path().join(name));
+            .arg(self.dir.path().join(folder));
         command.stdin(Stdio::null());
         if let ["echo", token, "|"] =
             printed[..at].iter().map(String::as_str).collect::<Vec<_>>()[..]
@@ -302,6 +307,33 @@ fn a_machine_joins_and_forwards() {
     });
     until("it goes on", || answers(&machines.joining).then_some(()));
     drop(joined);
+
+    // What is wrong is an error also on a machine that joined before.
+    let mut wrong = printed.clone();
+    *wrong.last_mut().unwrap() = format!("sha256:{}", "0".repeat(64));
+    let told = machines.fails(&wrong, "two");
+    assert!(told.contains("--ca-hash"), "{told}");
+    let mut wrong = printed.clone();
+    wrong[1] = "abcdef.0123456789abcdef".to_owned();
+    let told = machines.fails(&wrong, "two");
+    assert!(told.contains("it is wrong, or has expired"), "{told}");
+    let renamed = machines.join_from("two", &printed, "three");
+    let told = machines.fails_with(renamed, "renamed");
+    assert!(told.contains("is the node two already"), "{told}");
+    // With a token that is right it becomes a node again.
+    let again = machines.dir.path().join("anew.log");
+    let _joined = machines
+        .joining
+        .spawn(logged(machines.join(&printed, "two"), &again))
+        .unwrap();
+    until("its Node is there again", || {
+        let nodes = machines.kubectl(&["get", "nodes", "-o", "name"], "");
+        nodes.contains("node/two").then_some(())
+    });
+    machines.kubectl(&["delete", "service", "web"], "");
+    until("it follows changes again", || {
+        (!answers(&machines.joining)).then_some(())
+    });
 }
 
 #[test]

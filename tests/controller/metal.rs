@@ -2,11 +2,13 @@
 
 use crate::common::client::MERGE;
 use crate::common::{at, eventually, items, text};
-use crate::pools::BLOCKS;
-use crate::rig::{Rig, condition, path};
+use crate::pools::{BLOCKS, control_with};
+use crate::rig::{Rig, condition, options, path};
+use portico_controller::balancers::Options;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const MANIFEST: &str = "
 apiVersion: portico.dev/v1
@@ -448,4 +450,43 @@ async fn an_address_of_another_in_a_status_is_not_believed() {
     .await;
     assert_eq!(rig.addresses("a").await, [a]);
     rig.books_balance().await;
+}
+
+/// Portico leaves the cluster: nothing of it may keep a Service from being deleted, or an address.
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_taken_back_before_portico_goes() {
+    let rig = Rig::start().await;
+    let running = rig.metal().await;
+    rig.pool("public", json!({"addresses": ["192.0.2.0/28"]}))
+        .await;
+    for name in ["one", "two"] {
+        rig.create(name).await;
+        rig.address(name).await;
+    }
+    rig.annotated_with(
+        "theirs",
+        json!({}),
+        json!({"loadBalancerClass": "example.com/x"}),
+    )
+    .await;
+    running.stop().await;
+    let (_still, stop) = tokio::sync::watch::channel(false);
+    let leaving = Options {
+        release: true,
+        ..options()
+    };
+    // It ends by itself, though nobody tells it to.
+    tokio::time::timeout(
+        Duration::from_secs(20),
+        control_with(rig.kube().await, leaving, stop),
+    )
+    .await
+    .expect("it ends");
+    for name in ["one", "two"] {
+        let service = rig.get(name).await.unwrap();
+        assert_eq!(at(&service, "metadata.finalizers"), &Value::Null, "{name}");
+        assert_eq!(at(&service, "status.loadBalancer"), &json!({}), "{name}");
+        assert!(condition(&service, "Allocated").is_none(), "{name}");
+    }
+    assert!(items(&rig.api.get(BLOCKS).await.expect(200)).is_empty());
 }

@@ -18,7 +18,15 @@ pub(crate) fn run_metal(client: kube::Client) -> Running {
     Running::new(move |stop| async move { control(client, stop).await })
 }
 
-pub(crate) async fn control(client: kube::Client, stop: portico_controller::Shutdown) {
+pub async fn control(client: kube::Client, stop: portico_controller::Shutdown) {
+    control_with(client, options(), stop).await;
+}
+
+pub async fn control_with(
+    client: kube::Client,
+    options: balancers::Options,
+    stop: portico_controller::Shutdown,
+) {
     let start = Start {
         client: client.clone(),
         config: None,
@@ -27,7 +35,7 @@ pub(crate) async fn control(client: kube::Client, stop: portico_controller::Shut
         shutdown: stop.clone(),
     };
     let provider = portico_providers::start("metal", start).await.unwrap();
-    balancers::run(client, provider, options(), stop).await;
+    balancers::run(client, provider, options, stop).await;
 }
 
 impl Rig {

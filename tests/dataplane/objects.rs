@@ -31,6 +31,7 @@ fn place(kind: &str) -> (&'static str, &'static str, bool) {
         "Service" => ("/api/v1", "services", true),
         "Endpoints" => ("/api/v1", "endpoints", true),
         "Node" => ("/api/v1", "nodes", false),
+        "Pod" => ("/api/v1", "pods", true),
         "Namespace" => ("/api/v1", "namespaces", false),
         "EndpointSlice" => ("/apis/discovery.k8s.io/v1", "endpointslices", true),
         "ServiceCIDR" => ("/apis/networking.k8s.io/v1", "servicecidrs", false),

@@ -13,7 +13,7 @@ use crate::scenario::{Probe, Step};
 use crate::tables::{Cluster, Question, agrees};
 
 /// What a table is made of.
-const KINDS: [&str; 4] = ["Node", "ServiceCIDR", "Service", "EndpointSlice"];
+const KINDS: [&str; 5] = ["Node", "ServiceCIDR", "Service", "EndpointSlice", "Pod"];
 
 /// The tables of all nodes.
 pub(crate) struct Told(Cluster);

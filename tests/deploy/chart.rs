@@ -147,6 +147,11 @@ fn mistakes_are_refused_with_the_way_out() {
             &[least, "--set=dns.enabled=true"],
             "dns.nameservers is needed",
         ),
+        (
+            NAMESPACE,
+            &[least, "--set=cleanup.enabled=true"],
+            "cleanup.enabled needs node.enabled=false",
+        ),
         ("portico", &[least], "install with --namespace kube-system"),
     ] {
         let output = helm(
@@ -219,15 +224,21 @@ fn objects_fit_each_other() {
                     .map(|problem| format!("{}: {problem}", title(object))),
             );
             let labels = at(pod, "metadata.labels");
-            let selected = at(object, "spec.selector.matchLabels").as_object().unwrap();
+            let selected = at(object, "spec.selector.matchLabels").as_object();
+            // A Job makes its own selector.
             for (key, value) in selected
-                .iter()
+                .into_iter()
+                .flatten()
                 .filter(|(key, value)| labels[key.as_str()] != **value)
             {
                 problems.push(format!(
                     "{} selects {key}={value}, which its pods have not",
                     title(object)
                 ));
+            }
+            // A pod that asks the API server nothing has no token, so no account of its own.
+            if at(pod, "spec.automountServiceAccountToken") == &json!(false) {
+                continue;
             }
             let account = text(pod, "spec.serviceAccountName");
             find(&objects, "ServiceAccount", account);
@@ -444,7 +455,7 @@ fn the_program_takes_the_arguments() {
     }
     assert_eq!(
         programs,
-        BTreeSet::from(["controller", "dns", "node"].map(str::to_owned))
+        BTreeSet::from(["cleanup", "controller", "dns", "node"].map(str::to_owned))
     );
 }
 

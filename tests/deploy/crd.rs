@@ -55,7 +55,7 @@ pub(crate) fn definition(kind: &dyn Kind) -> Value {
     let mut columns: Vec<Value> = columns(name)
         .iter()
         .map(|(column, ty, path, priority)| {
-            let described = kind.columns().iter().find(|known| known.name == *column).unwrap();
+            let described = kind.info().columns.iter().find(|known| known.name == *column).unwrap();
             json!({"name": column, "type": ty, "jsonPath": path, "priority": priority, "description": described.description})
         })
         .collect();

@@ -3,6 +3,7 @@
 
 use crate::objects::title;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -19,6 +20,7 @@ pub(crate) fn problem(object: &Value) -> Option<String> {
     let problem = match (version, kind) {
         ("apps/v1", "DaemonSet") => of::<DaemonSet>(object),
         ("apps/v1", "Deployment") => of::<Deployment>(object),
+        ("batch/v1", "Job") => of::<Job>(object),
         ("v1", "ConfigMap") => of::<ConfigMap>(object),
         ("v1", "Pod") => of::<Pod>(object),
         ("v1", "Service") => of::<Service>(object),

@@ -47,6 +47,8 @@ pub(crate) struct Chaos {
     random: Random,
     services: BTreeMap<String, Value>,
     slices: BTreeMap<String, Value>,
+    /// Of this node, by the name of the host.
+    pods: BTreeMap<&'static str, Value>,
     zone: &'static str,
 }
 
@@ -56,6 +58,7 @@ impl Chaos {
             random: Random::seeded(seed),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
+            pods: BTreeMap::new(),
             zone: "zone-a",
         }
     }
@@ -89,6 +92,7 @@ impl Chaos {
         self.services
             .values()
             .chain(self.slices.values())
+            .chain(self.pods.values())
             .for_each(|object| apply(index, addresses, object));
     }
 
@@ -111,7 +115,7 @@ impl Chaos {
             format!("s{number}"),
             format!("s{number}-{}", self.random.below(2)),
         );
-        match self.random.below(12) {
+        match self.random.below(14) {
             0 if self.services.remove(&name).is_some() => {
                 index.delete_service("default", &name);
                 format!("delete Service {name}")
@@ -127,7 +131,8 @@ impl Chaos {
                 apply(index, addresses, &self.node(addresses));
                 format!("{NODE} is in {}", self.zone)
             }
-            3..8 => {
+            3 | 4 => self.change_pod(index, addresses),
+            5..10 => {
                 let object = self.service(number, &name);
                 apply(index, addresses, &object);
                 let text = object.to_string();
@@ -142,6 +147,31 @@ impl Chaos {
                 text
             }
         }
+    }
+
+    /// A pod of this node comes, goes, or is another than before at the same address.
+    fn change_pod(&mut self, index: &mut Index, addresses: &Addresses) -> String {
+        let host = *self.random.pick(&["pod1-1", "pod1-2", "pod1-3"]);
+        if let Some(old) = self.pods.remove(host) {
+            index.delete_pod(old["metadata"]["namespace"].as_str().unwrap(), host);
+        }
+        if self.random.one_in(4) {
+            return format!("delete Pod {host}");
+        }
+        let namespace = *self.random.pick(&["default", "default", "other"]);
+        let mut pod = json!({"kind": "Pod", "metadata": {"namespace": namespace, "name": host}});
+        if self.random.one_in(3) {
+            pod["metadata"]["labels"] = json!({"portico.dev/dmz": ""});
+        }
+        match self.random.below(8) {
+            0 => pod["status"] = json!({"phase": "Pending"}),
+            1 => pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+            _ => {}
+        }
+        apply(index, addresses, &pod);
+        let text = pod.to_string();
+        self.pods.insert(host, pod);
+        text
     }
 
     fn node(&self, addresses: &Addresses) -> Value {
@@ -191,6 +221,10 @@ impl Chaos {
         if kind == "LoadBalancer" {
             service["spec"]["healthCheckNodePort"] = json!(32000 + number);
             service["status"] = json!({"loadBalancer": {"ingress": self.ingress(number)}});
+        }
+        if self.random.one_in(4) {
+            let word = *self.random.pick(&["namespace", "dmz"]);
+            service["metadata"]["annotations"] = json!({"portico.dev/visibility": word});
         }
         match self.random.below(20) {
             0 => {

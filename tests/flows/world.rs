@@ -105,6 +105,19 @@ pub(crate) fn apply(index: &mut Index, addresses: &Addresses, object: &Value) {
                 index.apply_service(&serde_json::from_value(object).unwrap());
             }
             Some("EndpointSlice") => index.apply_slice(&serde_json::from_value(object).unwrap()),
+            Some("Pod") => {
+                object["spec"]["nodeName"] = json!(NODE);
+                let name = object["metadata"]["name"].as_str().unwrap();
+                let addresses: Vec<_> = ["ip", "ip6"]
+                    .into_iter()
+                    .filter_map(|family| addresses.of(name, family))
+                    .map(|address| json!({"ip": address}))
+                    .collect();
+                if object["status"].is_null() {
+                    object["status"] = json!({"phase": "Running", "podIPs": addresses});
+                }
+                index.apply_pod(&serde_json::from_value(object).unwrap());
+            }
             Some("Node") => index.apply_node(&serde_json::from_value(object).unwrap()),
             kind => panic!("what is a {kind:?}?"),
         }

@@ -116,7 +116,7 @@ impl Cluster {
         let kind = object["kind"].as_str().unwrap().to_string();
         let name = object["metadata"]["name"].as_str().unwrap().to_string();
         if object["metadata"]["namespace"].is_null()
-            && matches!(&*kind, "Service" | "EndpointSlice")
+            && matches!(&*kind, "Service" | "EndpointSlice" | "Pod")
         {
             object["metadata"]["namespace"] = json!("default");
         }
@@ -130,6 +130,7 @@ impl Cluster {
                 "Service" => index.apply_service(&serde_json::from_value(object).unwrap()),
                 "EndpointSlice" => index.apply_slice(&serde_json::from_value(object).unwrap()),
                 "Node" => index.apply_node(&serde_json::from_value(object).unwrap()),
+                "Pod" => index.apply_pod(&serde_json::from_value(object).unwrap()),
                 "ServiceCIDR" => index.apply_service_cidr(&serde_json::from_value(object).unwrap()),
                 _ => {}
             }
@@ -148,6 +149,7 @@ impl Cluster {
             match name.split_once('/') {
                 Some(("Service", name)) => index.delete_service(namespace, name),
                 Some(("EndpointSlice", name)) => index.delete_slice(namespace, name),
+                Some(("Pod", name)) => index.delete_pod(namespace, name),
                 _ => {}
             }
             index.take();

@@ -503,7 +503,7 @@ async fn resource(
         watch_timeout: app.min_watch_timeout + spread,
     };
     let answer = call.answer(verb).await?;
-    Ok(match kind.deprecation() {
+    Ok(match kind.info().deprecation {
         Some(text) => answer.warn(vec![text.to_owned()]),
         None => answer,
     })

@@ -266,7 +266,7 @@ impl Rows<'_> {
         let rows: Vec<Value> = stored.iter().map(|object| self.row(object, now)).collect();
         let columns: Option<Vec<Value>> = self
             .with_columns
-            .then(|| self.kind.columns().iter().map(column).collect());
+            .then(|| self.kind.info().columns.iter().map(column).collect());
         json!({
             "kind": "Table", "apiVersion": self.accept.version.api_version(), "metadata": metadata,
             "columnDefinitions": columns, "rows": rows,

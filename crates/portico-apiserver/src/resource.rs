@@ -241,7 +241,7 @@ impl Call<'_> {
             fields,
             version: Version::parse(version, matching, limit > 0, !token.is_empty())?,
             // What is at hand costs nothing more to tell in full: a limit does not count.
-            limit: if version == "0" && token.is_empty() && self.kind.is_cached() {
+            limit: if version == "0" && token.is_empty() && self.kind.info().cached {
                 0
             } else {
                 limit
@@ -469,7 +469,7 @@ impl Call<'_> {
             .await?
         {
             Deleted::Marked(entry) => self.one(200, &entry),
-            Deleted::Gone(entry) if kind.delete_returns_object() => self.one(200, &entry),
+            Deleted::Gone(entry) if kind.info().delete_returns_object => self.one(200, &entry),
             Deleted::Gone(entry) => {
                 let info = kind.info();
                 let object = portico_api::codec::stored::load(&entry.value, entry.modified)

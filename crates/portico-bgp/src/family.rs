@@ -6,25 +6,26 @@ use std::net::IpAddr;
 
 const UNICAST: u8 = 1;
 
-/// The two families of addresses.
+/// What RFC 4760 calls an address family and its subsequent family. It is not the `Family` of
+/// portico-model: this crate knows nothing of Services, and numbers what goes on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
+pub enum AfiSafi {
+    /// Addresses of IPv4 (AFI 1, SAFI 1).
+    Ipv4Unicast,
+    /// Addresses of IPv6 (AFI 2, SAFI 1).
+    Ipv6Unicast,
 }
 
-impl Family {
+impl AfiSafi {
     /// Both families, IPv4 first.
-    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
+    pub const BOTH: [Self; 2] = [Self::Ipv4Unicast, Self::Ipv6Unicast];
 
     /// The family of an address.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() {
-            Self::V4
+            Self::Ipv4Unicast
         } else {
-            Self::V6
+            Self::Ipv6Unicast
         }
     }
 
@@ -36,8 +37,8 @@ impl Family {
     /// The address family identifier of BGP.
     pub fn afi(self) -> u16 {
         match self {
-            Self::V4 => 1,
-            Self::V6 => 2,
+            Self::Ipv4Unicast => 1,
+            Self::Ipv6Unicast => 2,
         }
     }
 
@@ -49,8 +50,8 @@ impl Family {
     /// `None` for what we do not speak of.
     pub fn from_wire(afi: u16, safi: u8) -> Option<Self> {
         match (afi, safi) {
-            (1, UNICAST) => Some(Self::V4),
-            (2, UNICAST) => Some(Self::V6),
+            (1, UNICAST) => Some(Self::Ipv4Unicast),
+            (2, UNICAST) => Some(Self::Ipv6Unicast),
             _ => None,
         }
     }
@@ -58,17 +59,17 @@ impl Family {
     /// The length of an address in bits.
     pub fn bits(self) -> u8 {
         match self {
-            Self::V4 => 32,
-            Self::V6 => 128,
+            Self::Ipv4Unicast => 32,
+            Self::Ipv6Unicast => 128,
         }
     }
 }
 
-impl fmt::Display for Family {
+impl fmt::Display for AfiSafi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
+            Self::Ipv4Unicast => "IPv4",
+            Self::Ipv6Unicast => "IPv6",
         })
     }
 }
@@ -84,18 +85,18 @@ pub struct PerFamily<T> {
 
 impl<T> PerFamily<T> {
     /// The value for a family.
-    pub fn get(&self, family: Family) -> &T {
+    pub fn get(&self, family: AfiSafi) -> &T {
         match family {
-            Family::V4 => &self.v4,
-            Family::V6 => &self.v6,
+            AfiSafi::Ipv4Unicast => &self.v4,
+            AfiSafi::Ipv6Unicast => &self.v6,
         }
     }
 
     /// The value for a family, to be changed.
-    pub fn get_mut(&mut self, family: Family) -> &mut T {
+    pub fn get_mut(&mut self, family: AfiSafi) -> &mut T {
         match family {
-            Family::V4 => &mut self.v4,
-            Family::V6 => &mut self.v6,
+            AfiSafi::Ipv4Unicast => &mut self.v4,
+            AfiSafi::Ipv6Unicast => &mut self.v6,
         }
     }
 }

@@ -21,7 +21,7 @@ pub mod session;
 mod wire;
 
 pub use community::{Communities, Community, LargeCommunity};
-pub use family::{Family, PerFamily};
+pub use family::{AfiSafi, PerFamily};
 pub use message::{Message, Notification, Open, Update};
 pub use routes::{Attributes, Conflict, Policy, Table};
 pub use session::{Config, Input, NextHops, Now, Output, Session, State, Status, Time};

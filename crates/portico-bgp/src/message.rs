@@ -12,7 +12,7 @@ pub use notification::{Notification, cease, code};
 pub use open::{Capability, GracefulRestart, Open};
 pub use update::{Path, Reached, Update, announce, end_of_rib, withdraw};
 
-use crate::family::Family;
+use crate::family::AfiSafi;
 use crate::wire::Reader;
 
 /// Every message begins with these.
@@ -40,7 +40,7 @@ pub enum Message {
     /// A sign of life.
     Keepalive,
     /// The peer wants to hear everything of a family again. `None`: of one that we know nothing of.
-    RouteRefresh(Option<Family>),
+    RouteRefresh(Option<AfiSafi>),
 }
 
 /// How long the message is that the bytes begin with, once all of it is there.
@@ -99,9 +99,9 @@ impl Message {
 }
 
 /// Only plain requests: what RFC 7313 adds to them has to be agreed upon, which we do not.
-fn refresh(mut reader: Reader<'_>) -> Option<Family> {
+fn refresh(mut reader: Reader<'_>) -> Option<AfiSafi> {
     let (afi, subtype, safi) = (reader.u16()?, reader.u8()?, reader.u8()?);
-    Family::from_wire(afi, safi).filter(|_| subtype == 0)
+    AfiSafi::from_wire(afi, safi).filter(|_| subtype == 0)
 }
 
 /// The bytes of a KEEPALIVE.
@@ -110,7 +110,7 @@ pub fn keepalive() -> Vec<u8> {
 }
 
 /// Asks a peer for all its routes again.
-pub fn route_refresh(family: Family) -> Vec<u8> {
+pub fn route_refresh(family: AfiSafi) -> Vec<u8> {
     let [high, low] = family.afi().to_be_bytes();
     frame(ROUTE_REFRESH, &[high, low, 0, family.safi()])
 }

@@ -5,7 +5,7 @@
 //! in one is announced. A change costs what it touches.
 
 use crate::community::Communities;
-use crate::family::{Family, PerFamily};
+use crate::family::{AfiSafi, PerFamily};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -37,7 +37,8 @@ pub struct Policy {
 impl Default for Policy {
     /// Single addresses, to every peer.
     fn default() -> Self {
-        let (aggregation_v4, aggregation_v6) = (Family::V4.bits(), Family::V6.bits());
+        let (aggregation_v4, aggregation_v6) =
+            (AfiSafi::Ipv4Unicast.bits(), AfiSafi::Ipv6Unicast.bits());
         Self {
             attributes: Arc::default(),
             aggregation_v4,
@@ -49,7 +50,7 @@ impl Default for Policy {
 
 impl Policy {
     fn prefix(&self, address: IpAddr) -> Option<IpNet> {
-        let family = Family::of(address);
+        let family = AfiSafi::of(address);
         let length = *PerFamily {
             v4: self.aggregation_v4,
             v6: self.aggregation_v6,

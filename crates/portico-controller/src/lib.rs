@@ -9,7 +9,6 @@ pub mod backoff;
 pub mod balancers;
 pub mod endpoints;
 pub mod health;
-pub mod key;
 pub mod lease;
 pub mod light;
 pub mod provider;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use ipnet::IpNet;
+pub use portico_model::table::{Family, Protocol};
 use tokio::sync::watch;
 
 /// What a provider can do, and what it wants to know. The controller calls it only when something
@@ -68,6 +69,12 @@ pub trait Provider: Send + Sync {
     /// answer.
     fn news(&self) -> Option<watch::Receiver<News>> {
         None
+    }
+
+    /// Waits for what `delete` left to be done after its answer. The controller calls it before it
+    /// leaves the cluster for good.
+    fn settle(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
     }
 }
 
@@ -135,47 +142,6 @@ pub struct ServiceRef {
 impl fmt::Display for ServiceRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// The two families of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// The family of an address.
-    pub fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() {
-            Self::V4
-        } else {
-            Self::V6
-        }
-    }
-}
-
-/// The protocols that Services have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-            Self::Sctp => "SCTP",
-        })
     }
 }
 

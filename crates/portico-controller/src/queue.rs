@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::key::ObjectKey;
+use portico_model::key::ObjectKey;
 
 /// How long a Service waits after its first failure, twice as long after each further one, and at
 /// most.

@@ -7,9 +7,10 @@
 use portico_dataplane::iptables::{Iptables, Options, Variant};
 use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::{ApplyError, Dataplane, Report};
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKind, LocalPods, Masquerade,
-    NodePortAddresses, Outcome, PortKey, Protocol, ServiceName, ServicePort,
+    NodePortAddresses, Outcome, PortKey, Protocol, ServicePort,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,10 +29,7 @@ fn enter_new_namespace() -> std::io::Result<()> {
 }
 
 fn key(number: u32) -> PortKey {
-    let service = ServiceName {
-        namespace: "bench".into(),
-        name: format!("service-{number}").into(),
-    };
+    let service = ObjectKey::new("bench", &format!("service-{number}"));
     PortKey {
         service,
         port: "http".into(),

@@ -11,6 +11,7 @@ use portico_dataplane::nftables::plan::Plan;
 use portico_dataplane::nftables::snapshot::Snapshot;
 use portico_dataplane::nftables::{Nftables, Table};
 use portico_dataplane::{ApplyError, Dataplane};
+use portico_model::key::ObjectKey;
 use portico_model::table::*;
 use portico_testbed::Testbed;
 use std::net::{IpAddr, Ipv4Addr};
@@ -309,10 +310,7 @@ fn network(text: &str) -> ipnet::IpNet {
 }
 
 fn key(number: u32) -> PortKey {
-    let service = ServiceName {
-        namespace: Arc::from("default"),
-        name: Arc::from(format!("service-{number}")),
-    };
+    let service = ObjectKey::new("default", &format!("service-{number}"));
     PortKey {
         service,
         port: Arc::from("http"),

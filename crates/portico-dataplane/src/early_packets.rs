@@ -65,13 +65,16 @@ pub enum Answer {
     Again,
     /// Go on without one.
     On,
+    /// Drop the packet without an answer. The sender may try again.
+    Drop,
 }
 
 impl Answer {
     fn code(self) -> u32 {
         match self {
-            Self::Again => NF_REPEAT,
-            Self::On => NF_ACCEPT,
+            Answer::Again => 4,
+            Answer::On => 1,
+            Answer::Drop => 0,
         }
     }
 }

@@ -1,17 +1,15 @@
 //! A Service or two, for tests of what differs.
 
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Endpoint, Family, ForwardingTable, Frontend, FrontendKey, FrontendKind, Masquerade, NodeRules,
-    Outcome, PortKey, Ports, Protocol, ServiceName, ServicePort,
+    Outcome, PortKey, Ports, Protocol, ServicePort,
 };
 use std::sync::Arc;
 
 /// `10.96.0.LAST:80`, served by `10.244.0.N:8080`.
-pub(crate) fn port(name: &str, last: u8, endpoints: &[u8]) -> (PortKey, Arc<ServicePort>) {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    };
+pub fn port(name: &str, last: u8, endpoints: &[u8]) -> (PortKey, Arc<ServicePort>) {
+    let service = ObjectKey::new("default", name);
     let key = PortKey {
         service,
         port: "".into(),
@@ -91,10 +89,7 @@ pub(crate) fn hostile_names() -> Vec<String> {
 /// A port whose Service, namespace and port have this name, in every kind of frontend.
 pub(crate) fn hostile(name: &str, last: u8) -> (PortKey, Arc<ServicePort>) {
     let (mut key, served) = port("web", last, &[1, 2]);
-    key.service = ServiceName {
-        namespace: name.into(),
-        name: name.into(),
-    };
+    key.service = ObjectKey::new(name, name);
     key.port = name.into();
     let mut served = (*served).clone();
     let first = served.frontends[0].clone();

@@ -5,6 +5,7 @@
 use portico_dataplane::iptables::{self, Iptables};
 use portico_dataplane::ipvs::{self, Ipvs, Options};
 use portico_dataplane::{Dataplane, Report};
+use portico_model::key::ObjectKey;
 use portico_model::table::*;
 use portico_testbed::uml::test_with_ipvs;
 use portico_testbed::{Host, Testbed};
@@ -14,10 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn key(name: &str, protocol: Protocol, family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    };
+    let service = ObjectKey::new("default", name);
     PortKey {
         service,
         port: "http".into(),

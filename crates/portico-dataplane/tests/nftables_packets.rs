@@ -5,6 +5,7 @@
 use portico_dataplane::Dataplane;
 use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue, Queue};
 use portico_dataplane::nftables::{Nftables, Table, way_to_wait};
+use portico_model::key::ObjectKey;
 use portico_model::table::*;
 use portico_testbed::Ask as _;
 use portico_testbed::cluster::{POD_RANGES, SERVICE_RANGES, extra_sources};
@@ -144,10 +145,7 @@ fn node_rules() -> NodeRules {
 }
 
 fn key(name: &str, protocol: Protocol, family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: Arc::from("default"),
-        name: Arc::from(name),
-    };
+    let service = ObjectKey::new("default", name);
     PortKey {
         service,
         port: Arc::from(""),

@@ -5,6 +5,7 @@
 use portico_dataplane::netlink::{Messages, Socket};
 use portico_dataplane::nftables::{Nftables, Table};
 use portico_dataplane::{Dataplane, Report};
+use portico_model::key::ObjectKey;
 use portico_model::table::*;
 use portico_testbed::Testbed;
 use std::net::IpAddr;
@@ -85,10 +86,7 @@ fn rules() -> NodeRules {
 }
 
 fn key(name: &str, family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: Arc::from("default"),
-        name: Arc::from(name),
-    };
+    let service = ObjectKey::new("default", name);
     PortKey {
         service,
         port: Arc::from("http"),

@@ -6,18 +6,12 @@ use ipnet::IpNet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
+use portico_model::key::ObjectKey;
 use portico_model::objects::SERVICE_NAME;
 use portico_model::report::{self, NodeReport};
 use portico_view::fitness::{self, Unfit};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-
-/// Which Service.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ServiceName {
-    pub namespace: String,
-    pub name: String,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -57,8 +51,8 @@ pub(crate) struct Port {
 
 /// Ready endpoints of a Service by node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Slice {
-    pub service: ServiceName,
+pub struct Slice {
+    pub service: ObjectKey,
     pub kind: String,
     pub ready: BTreeMap<String, u16>,
 }
@@ -76,7 +70,7 @@ pub enum AddressKind {
     Internal,
 }
 
-pub(crate) fn service(object: &core::Service) -> Option<(ServiceName, Service)> {
+pub fn service(object: &core::Service) -> Option<(ObjectKey, Service)> {
     let name = named(&object.metadata)?;
     let spec = object.spec.clone().unwrap_or_default();
     let reach = match spec.type_.as_deref() {
@@ -155,9 +149,9 @@ fn addresses_of<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<IpAddr> {
     found
 }
 
-pub(crate) fn slice(object: &discovery::EndpointSlice) -> Option<(ServiceName, Slice)> {
+pub fn slice(object: &discovery::EndpointSlice) -> Option<(ObjectKey, Slice)> {
     let name = named(&object.metadata)?;
-    let owner = object.metadata.labels.as_ref()?.get(SERVICE_NAME)?.clone();
+    let owner = object.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
     let mut ready = BTreeMap::new();
     for endpoint in object.endpoints.iter().flatten() {
         let is_ready = endpoint
@@ -170,9 +164,9 @@ pub(crate) fn slice(object: &discovery::EndpointSlice) -> Option<(ServiceName, S
             *count = count.saturating_add(1);
         }
     }
-    let service = ServiceName {
+    let service = ObjectKey {
         namespace: name.namespace.clone(),
-        name: owner,
+        name: owner.as_str().into(),
     };
     Some((
         name,
@@ -243,11 +237,11 @@ pub(crate) fn report(object: &Lease) -> Option<(String, Report)> {
 
 fn named(
     metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> Option<ServiceName> {
-    Some(ServiceName {
-        namespace: metadata.namespace.clone()?,
-        name: metadata.name.clone()?,
-    })
+) -> Option<ObjectKey> {
+    Some(ObjectKey::new(
+        metadata.namespace.as_deref()?,
+        metadata.name.as_deref()?,
+    ))
 }
 
 #[cfg(test)]
@@ -267,10 +261,7 @@ mod tests {
         }))
         .unwrap();
         let (name, service) = service(&object).unwrap();
-        assert_eq!(
-            (name.namespace.as_str(), name.name.as_str()),
-            ("shop", "web")
-        );
+        assert_eq!((&*name.namespace, &*name.name), ("shop", "web"));
         let port = |name: &str, protocol, port, node_port| Port {
             name: name.to_owned(),
             protocol,
@@ -313,7 +304,7 @@ mod tests {
         .unwrap();
         let (_, slice) = slice(&object).unwrap();
         assert_eq!(slice.ready, BTreeMap::from([("n1".to_owned(), 2)]));
-        assert_eq!(slice.service.name, "web");
+        assert_eq!(&*slice.service.name, "web");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! A small cluster for tests: facts by short words, and what a zone says.
 
-use crate::facts::{AddressKind, Node, Port, Reach, Service, ServiceName, Slice};
+use crate::facts::{AddressKind, Node, Port, Reach, Service, Slice};
 use crate::index::{Index, Settings};
 use crate::zone::names::host_name;
 use crate::zone::{self, Families, Origin, Zone};
 use hickory_proto::rr::Record;
 use portico_model::checks::Ranges;
+use portico_model::key::ObjectKey;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,12 +16,9 @@ pub(crate) fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-pub(crate) fn name(text: &str) -> ServiceName {
+pub fn name(text: &str) -> ObjectKey {
     let (namespace, name) = text.split_once('/').unwrap();
-    ServiceName {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
+    ObjectKey::new(namespace, name)
 }
 
 /// A Service with the ports `http` (80) and, without a name, 443, on the nodes 30080 and 30443.

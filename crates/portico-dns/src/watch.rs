@@ -1,7 +1,7 @@
 //! Follows Services, EndpointSlices, Nodes and the reports of nodes at the API server. What comes
 //! in is cut down to facts at once. While the server is away, what is known stays.
 
-use crate::facts::{self, Node, Service, ServiceName, Slice};
+use crate::facts::{self, Node, Service, Slice};
 use crate::index::Index;
 use futures_util::stream::{BoxStream, SelectAll, select_all};
 use futures_util::{StreamExt, stream};
@@ -13,6 +13,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Config, Resource};
+use portico_model::key::ObjectKey;
 use portico_model::report;
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -69,8 +70,8 @@ impl Kind {
 /// Something happened at the API server.
 pub(crate) enum News {
     Begin(Kind),
-    Service(ServiceName, Option<Service>),
-    Slice(ServiceName, Option<Slice>),
+    Service(ObjectKey, Option<Service>),
+    Slice(ObjectKey, Option<Slice>),
     Node(String, Option<Node>),
     Report(String, Option<facts::Report>),
     End(Kind),
@@ -154,8 +155,8 @@ pub(crate) struct Feed {
 
 #[derive(Default)]
 struct Known {
-    services: HashSet<ServiceName>,
-    slices: HashSet<ServiceName>,
+    services: HashSet<ObjectKey>,
+    slices: HashSet<ObjectKey>,
     nodes: HashSet<String>,
     reports: HashSet<String>,
 }

@@ -7,8 +7,8 @@ mod print;
 mod tests;
 
 use crate::table::{
-    Endpoint, Family, ForwardingTable, Frontend, FrontendKey, FrontendKind, LocalPods, Masquerade,
-    NodePortAddresses, Outcome, PortKey, Protocol, ServicePort,
+    DmzPods, Endpoint, Family, ForwardingTable, Frontend, FrontendKey, FrontendKind, LocalPods,
+    Masquerade, NodePortAddresses, Outcome, PortKey, Protocol, ServicePort,
 };
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -93,6 +93,7 @@ pub fn explain(table: &ForwardingTable, packet: &Packet) -> Explanation {
     };
     let found = walk.find();
     let verdict = match found {
+        _ if walk.is_kept_in_dmz(found.map(|(_, port, _)| &**port)) => Verdict::Drop,
         Some((key, port, frontend)) => walk.through(key, port, frontend),
         None => walk.without_frontend(),
     };
@@ -139,6 +140,40 @@ impl<'a> Walk<'a> {
         }
         let found = self.table.find(&self.key(None))?;
         self.node_ports_answer().then_some(found)
+    }
+
+    /// Pods in the DMZ reach no cluster IP, but for those of Services that let them in.
+    fn is_kept_in_dmz(&mut self, port: Option<&ServicePort>) -> bool {
+        let (source, destination) = (self.packet.source, self.packet.destination);
+        let dmz = self.table.rules.dmz.get(self.family());
+        let is_one = self.packet.origin != Origin::Node
+            && Family::of(source) == self.family()
+            && dmz.has(source);
+        if !is_one {
+            return false;
+        }
+        let Some(key) = self.table.frontends.cluster_ip(destination) else {
+            return false;
+        };
+        let why = match dmz {
+            DmzPods::Listed(_) => "is a pod in the DMZ",
+            DmzPods::AllBut(_) => {
+                "is not known to be a pod outside the DMZ, while one in the DMZ waits for its \
+                 address"
+            }
+        };
+        let is_let_in = port.is_some_and(|port| port.dmz.binary_search(&source).is_ok());
+        self.say(match is_let_in {
+            true => format!(
+                "{source} {why}, and {destination} is a Service of visibility dmz in its namespace"
+            ),
+            false => format!(
+                "{source} {why}, and {destination} is a cluster IP of {}: it reaches only \
+                 Services of visibility dmz in its own namespace",
+                key.service
+            ),
+        });
+        !is_let_in
     }
 
     fn node_ports_answer(&mut self) -> bool {
@@ -210,6 +245,16 @@ impl<'a> Walk<'a> {
             .iter()
             .find(|range| range.contains(&self.packet.source));
         let source = self.packet.source;
+        if frontend.kind == FrontendKind::ClusterIp {
+            self.say(match range {
+                Some(_) => format!("{source} is a pod of the Service's namespace on this node"),
+                None => format!(
+                    "the visibility of the Service is namespace, and {source} is not known as the \
+                     address of a pod of its namespace on this node"
+                ),
+            });
+            return range.is_some();
+        }
         self.say(match range {
             Some(range) => format!(
                 "{source} is in {range}, from where the load balancer's address may be used"

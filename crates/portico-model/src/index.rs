@@ -5,6 +5,7 @@ mod build;
 mod names;
 mod node;
 mod parse;
+mod pods;
 mod services;
 mod slices;
 mod take;
@@ -15,19 +16,20 @@ mod tests;
 
 use crate::announce::Announceable;
 use crate::hash::Map;
-use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
+use crate::key::ObjectKey;
+use crate::objects::{EndpointSlice, Metadata, Node, Pod, Service, ServiceCidr, VISIBILITY};
 use crate::static_services::is_static;
 use crate::table::{
     Change, Conflict, Family, ForwardingTable, HealthCheck, PerFamily, PortKey, Refusal,
-    ServiceName,
 };
 use ipnet::IpNet;
 use names::Names;
 use node::{Here, NodeState};
 use parse::Complaints;
+use pods::{Access, PodRecord, Pods};
 use services::ServiceRecord;
 use slices::{SliceRecord, service_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem;
 use std::net::IpAddr;
@@ -106,11 +108,11 @@ pub struct Update {
     /// [`ForwardingTable::rules`] changed.
     pub rules: bool,
     /// Health-check node ports that changed, with what they are now (`None`: gone).
-    pub health_checks: Vec<(ServiceName, Option<HealthCheck>)>,
+    pub health_checks: Vec<(ObjectKey, Option<HealthCheck>)>,
     /// Services whose load-balancer addresses, or the nodes that can serve them, changed, with what
     /// they are now (`None`: without any). Only of an index
     /// [`with_announcing`](Index::with_announcing).
-    pub announceables: Vec<(ServiceName, Option<Arc<Announceable>>)>,
+    pub announceables: Vec<(ObjectKey, Option<Arc<Announceable>>)>,
     /// Whether the node is fit for new connections of load balancers changed ([`Index::eligible`]).
     pub eligible: bool,
     /// What of the objects could not be used; the rest of them is.
@@ -142,13 +144,27 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    fn of_port(key: &PortKey, sentence: String) -> Self {
-        let ServiceName { namespace, name } = &key.service;
-        Self {
+    fn of_port(key: &PortKey, sentence: String) -> Problem {
+        let ObjectKey { namespace, name } = &key.service;
+        Problem {
             kind: "Service",
             namespace: namespace.to_string(),
             name: name.to_string(),
             sentence,
+        }
+    }
+}
+
+impl Problem {
+    fn without_pods(service: &ObjectKey) -> Problem {
+        Problem {
+            kind: "Service",
+            namespace: service.namespace.to_string(),
+            name: service.name.to_string(),
+            sentence: format!(
+                "has the annotation {VISIBILITY}, and this node may not list its pods, so no pod is \
+                 known to be allowed; give it the rights of deploy/rbac/node.yaml"
+            ),
         }
     }
 }
@@ -172,21 +188,28 @@ pub struct Index {
     /// What the table was last built with.
     here: Here,
     eligible: bool,
-    services: Map<ServiceName, Known>,
+    pods: Pods,
+    /// What the table was last built with.
+    access: Access,
+    /// The pods of this node are not to be seen.
+    pods_denied: bool,
+    /// Services that depend on `access`.
+    narrow: BTreeSet<ObjectKey>,
+    services: Map<ObjectKey, Known>,
     /// The Service of each slice: (namespace, slice) to its name.
-    slice_owners: Map<ServiceName, Arc<str>>,
+    slice_owners: Map<ObjectKey, Arc<str>>,
     /// To be rebuilt. Some are in it more than once.
-    dirty: Vec<ServiceName>,
+    dirty: Vec<ObjectKey>,
     /// Services that changed, with what they were before: the first of a Service is what the table
     /// was last built with.
-    replaced: Vec<(ServiceName, Option<Box<ServiceRecord>>)>,
+    replaced: Vec<(ObjectKey, Option<Box<ServiceRecord>>)>,
     table: ForwardingTable,
     /// The node's own addresses when frontends were last claimed.
     claimed_with: PerFamily<Option<IpAddr>>,
-    health_checks: BTreeMap<ServiceName, HealthCheck>,
+    health_checks: BTreeMap<ObjectKey, HealthCheck>,
     /// Whether changes of `announceables` are collected, for a node that announces addresses.
     announcing: bool,
-    announceables: BTreeMap<ServiceName, Arc<Announceable>>,
+    announceables: BTreeMap<ObjectKey, Arc<Announceable>>,
     problems: Vec<Problem>,
 }
 
@@ -215,6 +238,10 @@ impl Index {
             claimed_with: here.own,
             here,
             eligible: false,
+            pods: Pods::default(),
+            access: Access::default(),
+            pods_denied: false,
+            narrow: BTreeSet::new(),
             services: Map::default(),
             slice_owners: Map::default(),
             dirty: Vec::new(),
@@ -284,7 +311,7 @@ impl Index {
             record = record.with_places(slice, &mut self.names);
         }
         let service = self.service_name(namespace, service);
-        let key = ServiceName {
+        let key = ObjectKey {
             namespace: service.namespace.clone(),
             name: record.name.clone(),
         };
@@ -315,14 +342,11 @@ impl Index {
 
     /// Forgets an EndpointSlice.
     pub fn delete_slice(&mut self, namespace: &str, name: &str) {
-        let key = ServiceName {
-            namespace: namespace.into(),
-            name: name.into(),
-        };
+        let key = ObjectKey::new(namespace, name);
         let Some(owner) = self.slice_owners.remove(&key) else {
             return;
         };
-        let service = ServiceName {
+        let service = ObjectKey {
             namespace: key.namespace,
             name: owner,
         };
@@ -350,6 +374,49 @@ impl Index {
         let _ = name;
     }
 
+    /// Only pods of this node matter; others are ignored.
+    pub fn apply_pod(&mut self, pod: &Pod) {
+        let mut complaints = Complaints {
+            list: &mut self.problems,
+            kind: "Pod",
+            metadata: &pod.metadata,
+        };
+        let record = PodRecord::read(pod, self.node.name(), &mut complaints);
+        let name = self.pod_name(&pod.metadata.namespace, &pod.metadata.name);
+        self.pods.set(name, record);
+    }
+
+    /// Forgets a Pod.
+    pub fn delete_pod(&mut self, namespace: &str, name: &str) {
+        let name = self.pod_name(namespace, name);
+        self.pods.set(name, None);
+    }
+
+    /// The API server does not show the pods of this node. Nothing is known of them then.
+    pub fn set_pods_denied(&mut self, denied: bool) {
+        if std::mem::replace(&mut self.pods_denied, denied) != denied {
+            let problems: Vec<Problem> = self.without_pods().collect();
+            problems
+                .into_iter()
+                .for_each(|problem| parse::report(&mut self.problems, problem));
+        }
+    }
+
+    /// Services whose visibility cannot be kept as they want it.
+    pub fn without_pods(&self) -> impl Iterator<Item = Problem> {
+        self.narrow
+            .iter()
+            .filter(|_| self.pods_denied)
+            .map(Problem::without_pods)
+    }
+
+    fn pod_name(&mut self, namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey {
+            namespace: self.names.get(namespace),
+            name: name.into(),
+        }
+    }
+
     /// Takes in a ServiceCIDR as it is now.
     pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr) {
         let mut complaints = Complaints {
@@ -370,32 +437,33 @@ impl Index {
         self.node.set_addresses(addresses);
     }
 
-    /// (namespace, name) of everything known, so that what a new list does not have can be deleted.
+    /// Everything known, so that what a new list does not have can be deleted.
     /// Namespace and name of each Service that is known.
     #[expect(
         clippy::disallowed_methods,
         reason = "callers look names up, in no order"
     )]
-    pub fn service_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
+    pub fn service_names(&self) -> Vec<ObjectKey> {
         let known = self
             .services
             .iter()
             .filter(|(_, known)| known.record.is_some());
-        known
-            .map(|(key, _)| (key.namespace.clone(), key.name.clone()))
-            .collect()
+        known.map(|(key, _)| key.clone()).collect()
     }
 
+    /// Namespace and name of each EndpointSlice that is known.
     /// Namespace and name of each EndpointSlice that is known.
     #[expect(
         clippy::disallowed_methods,
         reason = "callers look names up, in no order"
     )]
-    pub fn slice_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
-        self.slice_owners
-            .keys()
-            .map(|key| (key.namespace.clone(), key.name.clone()))
-            .collect()
+    pub fn slice_names(&self) -> Vec<ObjectKey> {
+        self.slice_owners.keys().cloned().collect()
+    }
+
+    /// Namespace and name of each Pod that is known.
+    pub fn pod_names(&self) -> Vec<ObjectKey> {
+        self.pods.names().cloned().collect()
     }
 
     /// The table as of the last [`Self::take`].
@@ -409,12 +477,12 @@ impl Index {
     }
 
     /// The health-check node ports as of the last [`Self::take`].
-    pub fn health_checks(&self) -> &BTreeMap<ServiceName, HealthCheck> {
+    pub fn health_checks(&self) -> &BTreeMap<ObjectKey, HealthCheck> {
         &self.health_checks
     }
 
     /// What there is to announce as of the last [`Self::take`].
-    pub fn announceables(&self) -> &BTreeMap<ServiceName, Arc<Announceable>> {
+    pub fn announceables(&self) -> &BTreeMap<ObjectKey, Arc<Announceable>> {
         &self.announceables
     }
 
@@ -442,6 +510,13 @@ impl Index {
         if known == record.as_ref() {
             return;
         }
+        match record.as_ref().is_some_and(|record| record.is_narrow()) {
+            true => self.narrow.insert(name.clone()),
+            false => self.narrow.remove(&name),
+        };
+        if self.pods_denied && self.narrow.contains(&name) {
+            parse::report(&mut self.problems, Problem::without_pods(&name));
+        }
         let old = mem::replace(
             &mut self.services.entry(name.clone()).or_default().record,
             record,
@@ -451,8 +526,8 @@ impl Index {
     }
 
     /// The name with the strings that are already there.
-    fn service_name(&mut self, namespace: &str, name: &str) -> ServiceName {
-        let wanted = ServiceName {
+    fn service_name(&mut self, namespace: &str, name: &str) -> ObjectKey {
+        let wanted = ObjectKey {
             namespace: self.names.get(namespace),
             name: name.into(),
         };

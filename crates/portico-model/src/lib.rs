@@ -6,6 +6,7 @@
 //! - [`objects`]: the parts of Services, EndpointSlices, Nodes and ServiceCIDRs that forwarding
 //!   needs, as they come from the API.
 //! - [`static_services`]: where such objects come from beside the API.
+//! - [`key`]: namespace and name, which every crate that names an object uses.
 //! - [`table`]: the table itself: service ports with their frontends and pools of endpoints, and
 //!   the rules of the node.
 //! - [`index`]: objects in, changes out; an update costs what it touches.
@@ -26,6 +27,7 @@ pub mod duration;
 pub mod explain;
 pub mod hash;
 pub mod index;
+pub mod key;
 pub mod objects;
 pub mod pools;
 pub mod report;

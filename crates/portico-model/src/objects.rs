@@ -19,6 +19,14 @@ pub const HEADLESS: &str = "service.kubernetes.io/headless";
 pub const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 /// The zone of a Node.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// On Services that not everything in the cluster may use: [`NAMESPACE`] or [`IN_DMZ`].
+pub const VISIBILITY: &str = "portico.dev/visibility";
+/// The visibility of a Service that pods of its own namespace may use.
+pub const NAMESPACE: &str = "namespace";
+/// The visibility of a Service that pods in the DMZ may use as well, if they are of its namespace.
+pub const IN_DMZ: &str = "dmz";
+/// On pods that are in the DMZ, whatever its value.
+pub const DMZ: &str = "portico.dev/dmz";
 /// When the change was made that an EndpointSlice follows.
 pub const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
@@ -32,8 +40,8 @@ pub const HEALTH_CHECK: &str = "portico.dev/health-check";
 /// Which of its addresses fail their check and why: a line for each, `address: reason`.
 pub const HEALTH_FAILING: &str = "portico.dev/health-failing";
 
-const LABELS: [&str; 4] = [SERVICE_NAME, HEADLESS, SERVICE_PROXY_NAME, ZONE];
-const ANNOTATIONS: [&str; 1] = [LAST_CHANGE];
+const LABELS: [&str; 5] = [SERVICE_NAME, HEADLESS, SERVICE_PROXY_NAME, ZONE, DMZ];
+const ANNOTATIONS: [&str; 2] = [LAST_CHANGE, VISIBILITY];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -234,6 +242,47 @@ pub struct ServiceCidr {
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceCidrSpec {
     pub cidrs: Vec<String>,
+}
+
+/// A pod, as far as it says whose an address is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Pod {
+    pub metadata: Metadata,
+    pub spec: PodSpec,
+    pub status: PodStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    pub node_name: String,
+    pub host_network: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    pub phase: String,
+    #[serde(rename = "podIP")]
+    pub pod_ip: String,
+    #[serde(rename = "podIPs")]
+    pub pod_ips: Vec<PodIp>,
+    pub conditions: Vec<PodCondition>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodIp {
+    pub ip: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodCondition {
+    #[serde(rename = "type")]
+    pub type_: String,
+    pub status: String,
 }
 
 /// A number that is no port reads as 0, so that it costs its port and not the whole object: the API

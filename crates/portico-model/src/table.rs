@@ -10,6 +10,7 @@ pub(crate) use frontends::Claims;
 pub use frontends::{Claim, Conflict, FrontendIndex, FrontendKey, Refusal, unservable};
 pub use ports::Ports;
 
+use crate::key::ObjectKey;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -35,6 +36,21 @@ impl Family {
         } else {
             Self::V6
         }
+    }
+
+    /// As API objects write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        }
+    }
+
+    /// The family that API objects write like this.
+    pub fn named(text: &str) -> Option<Family> {
+        Family::BOTH
+            .into_iter()
+            .find(|family| family.as_str() == text)
     }
 }
 
@@ -89,7 +105,23 @@ impl Protocol {
         }
     }
 
-    /// The name in lower case, as rules and people write it.
+    /// As API objects write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+            Protocol::Sctp => "SCTP",
+        }
+    }
+
+    /// The protocol that API objects write like this.
+    pub fn named(text: &str) -> Option<Protocol> {
+        Protocol::ALL
+            .into_iter()
+            .find(|protocol| protocol.as_str() == text)
+    }
+
+    /// As rules and people write it.
     pub fn lower(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -99,18 +131,9 @@ impl Protocol {
     }
 }
 
-/// The name of a Service.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServiceName {
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its name in the namespace.
-    pub name: Arc<str>,
-}
-
-impl fmt::Display for ServiceName {
+impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        f.write_str(self.as_str())
     }
 }
 
@@ -118,7 +141,7 @@ impl fmt::Display for ServiceName {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortKey {
     /// The Service that has the port.
-    pub service: ServiceName,
+    pub service: ObjectKey,
     /// Empty where the Service has one unnamed port.
     pub port: Arc<str>,
     /// The protocol of the port.
@@ -128,14 +151,10 @@ pub struct PortKey {
 }
 
 impl PortKey {
-    /// A key that is less than every other.
-    pub(crate) fn least() -> Self {
-        let service = ServiceName {
-            namespace: Arc::default(),
-            name: Arc::default(),
-        };
-        Self {
-            service,
+    /// Before every key that there can be.
+    pub(crate) fn least() -> PortKey {
+        PortKey {
+            service: ObjectKey::new("", ""),
             port: Arc::default(),
             protocol: Protocol::Tcp,
             family: Family::V4,
@@ -241,7 +260,9 @@ pub struct Frontend {
     pub outside: Outcome,
     /// Which packets get the node's address as their source.
     pub masquerade: Masquerade,
-    /// Where the packet must come from to be let in; others are dropped. `None` lets all in.
+    /// Where the packet must come from to be let in; others are dropped. `None` lets all in. Of a
+    /// load balancer's address these are its source ranges, of a cluster IP the addresses of pods
+    /// that may use it; a port has no frontends of both kinds that have sources.
     pub sources: Option<Arc<[IpNet]>>,
 }
 
@@ -258,6 +279,9 @@ pub struct ServicePort {
     /// hint says so. The connections that they have live on. Sorted; none of them is in `cluster`
     /// or `local`.
     pub lingering: Arc<[Endpoint]>,
+    /// Pods in the DMZ that may use its cluster IP: no others that are in [`NodeRules::dmz`] may.
+    /// Sorted.
+    pub dmz: Arc<[IpAddr]>,
     /// A client stays with its endpoint for so many seconds after its last connection.
     pub affinity: Option<u32>,
     /// Where load balancers ask this node whether it has endpoints: whatever else the node refuses,
@@ -297,6 +321,37 @@ impl Default for NodePortAddresses {
     }
 }
 
+/// Which packets that arrive at this node come from pods in the DMZ, in one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DmzPods {
+    /// Those from these addresses. Sorted.
+    Listed(Vec<IpAddr>),
+    /// Those from any address but these: a pod in the DMZ starts, and its address is not known yet.
+    /// Sorted.
+    AllBut(Vec<IpAddr>),
+}
+
+impl Default for DmzPods {
+    fn default() -> Self {
+        DmzPods::Listed(Vec::new())
+    }
+}
+
+impl DmzPods {
+    /// No packet is.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, DmzPods::Listed(listed) if listed.is_empty())
+    }
+
+    /// Whether packets from this source are of pods in a dmz namespace.
+    pub fn has(&self, source: IpAddr) -> bool {
+        match self {
+            DmzPods::Listed(listed) => listed.binary_search(&source).is_ok(),
+            DmzPods::AllBut(others) => others.binary_search(&source).is_err(),
+        }
+    }
+}
+
 /// What holds for all Services on this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRules {
@@ -310,6 +365,8 @@ pub struct NodeRules {
     /// Where cluster IPs come from, as far as it is known: packets to an address in it that no
     /// Service has are dropped.
     pub service_cidrs: Vec<IpNet>,
+    /// Whose packets to cluster IPs are dropped, but for those that [`ServicePort::dmz`] lets in.
+    pub dmz: PerFamily<DmzPods>,
     /// The bit of the packet mark that asks for masquerading.
     pub masquerade_mark: u32,
 }

@@ -14,8 +14,9 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use portico_model::key::ObjectKey;
 use portico_model::static_services::is_static;
-use portico_model::table::{NodePortAddresses, PerFamily, PortKey, ServiceName};
+use portico_model::table::{NodePortAddresses, PerFamily, PortKey};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,7 +36,7 @@ const MOST_NAMED: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     /// `None`: about the node.
-    pub service: Option<ServiceName>,
+    pub service: Option<ObjectKey>,
     pub warning: bool,
     pub reason: &'static str,
     pub text: String,
@@ -149,7 +150,7 @@ pub(crate) async fn send(client: Client, node: Arc<str>, mut notices: mpsc::Rece
 struct Sender {
     client: Client,
     node: Arc<str>,
-    told: BTreeSet<(Option<ServiceName>, &'static str, String)>,
+    told: BTreeSet<(Option<ObjectKey>, &'static str, String)>,
     room: Room,
 }
 
@@ -188,7 +189,7 @@ impl Sender {
     }
 
     /// `kubectl describe` finds Events by it. A node that may not read it writes Events without it.
-    async fn uid(&self, service: &ServiceName) -> Result<String, RequestError> {
+    async fn uid(&self, service: &ObjectKey) -> Result<String, RequestError> {
         let path = watch::list_of_one(&service.namespace, &service.name);
         let body = match client::get(&self.client, &path).await {
             Err(error) if error.may_pass() => return Err(error),

@@ -10,8 +10,9 @@ mod slowest;
 use portico_client::metrics::{Feature, Show, show_features};
 use portico_dataplane::early_packets::Answer;
 use portico_model::index::Settings;
+use portico_model::key::ObjectKey;
 use portico_model::table::{
-    Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName,
+    Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily,
 };
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -366,7 +367,7 @@ impl Metrics {
     }
 
     /// A change of a Service went from the API server's event to the kernel in this time.
-    pub(crate) fn programmed(&self, service: &ServiceName, took: Duration, now: Instant) {
+    pub fn programmed(&self, service: &ObjectKey, took: Duration, now: Instant) {
         self.service_programming.observe(took.as_secs_f64());
         self.slowest.saw(service, took, now);
         self.recent.saw(took);

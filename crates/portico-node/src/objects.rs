@@ -1,7 +1,8 @@
 //! The objects that a node follows, whatever their kind: what they are called, where they are
 //! found, what is kept of them.
 
-use portico_model::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
+use portico_model::key::ObjectKey;
+use portico_model::objects::{EndpointSlice, Metadata, Node, Pod, Service, ServiceCidr};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -11,24 +12,38 @@ pub(crate) enum Kind {
     Slice,
     Node,
     Cidr,
+    Pod,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Service, Self::Slice, Self::Node, Self::Cidr];
+    pub const ALL: [Kind; 5] = [
+        Kind::Service,
+        Kind::Slice,
+        Kind::Node,
+        Kind::Cidr,
+        Kind::Pod,
+    ];
 
     /// What people call many of them.
     pub(crate) fn plural(self) -> &'static str {
         match self {
-            Self::Service => "Services",
-            Self::Slice => "EndpointSlices",
-            Self::Node => "Nodes",
-            Self::Cidr => "ServiceCIDRs",
+            Kind::Service => "Services",
+            Kind::Slice => "EndpointSlices",
+            Kind::Node => "Nodes",
+            Kind::Cidr => "ServiceCIDRs",
+            Kind::Pod => "Pods",
         }
     }
 
+    /// An API server need not have them, or not show them to a node: kube-proxy's role is not allowed
+    /// to read pods.
+    pub fn is_optional(self) -> bool {
+        matches!(self, Kind::Cidr | Kind::Pod)
+    }
+
     /// Where those that matter to a node are listed: without headless Services and without those of
-    /// another proxy.
-    pub(crate) fn url(self, node: &str) -> String {
+    /// another proxy, and the node's own pods alone.
+    pub fn url(self, node: &str) -> String {
         match self {
             Self::Service => concat!(
                 "/api/v1/services?labelSelector=%21service.kubernetes.io%2Fservice-proxy-name",
@@ -38,18 +53,20 @@ impl Kind {
             Self::Slice => {
                 "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=%21service.kubernetes.io%2Fheadless".to_owned()
             }
-            Self::Node => format!("/api/v1/nodes?fieldSelector=metadata.name%3D{node}"),
-            Self::Cidr => "/apis/networking.k8s.io/v1/servicecidrs?".to_owned(),
+            Kind::Node => format!("/api/v1/nodes?fieldSelector=metadata.name%3D{node}"),
+            Kind::Cidr => "/apis/networking.k8s.io/v1/servicecidrs?".to_owned(),
+            Kind::Pod => format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"),
         }
     }
 
     /// Read one object of this kind from the API's JSON.
     pub(crate) fn decode(self, json: &str) -> Result<Object, serde_json::Error> {
         Ok(match self {
-            Self::Service => Object::Service(serde_json::from_str(json)?),
-            Self::Slice => Object::Slice(serde_json::from_str(json)?),
-            Self::Node => Object::Node(serde_json::from_str(json)?),
-            Self::Cidr => Object::Cidr(serde_json::from_str(json)?),
+            Kind::Service => Object::Service(serde_json::from_str(json)?),
+            Kind::Slice => Object::Slice(serde_json::from_str(json)?),
+            Kind::Node => Object::Node(serde_json::from_str(json)?),
+            Kind::Cidr => Object::Cidr(serde_json::from_str(json)?),
+            Kind::Pod => Object::Pod(serde_json::from_str(json)?),
         })
     }
 }
@@ -66,24 +83,27 @@ pub(crate) enum Object {
     Slice(Box<EndpointSlice>),
     Node(Box<Node>),
     Cidr(Box<ServiceCidr>),
+    Pod(Box<Pod>),
 }
 
 impl Object {
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Self::Service(_) => Kind::Service,
-            Self::Slice(_) => Kind::Slice,
-            Self::Node(_) => Kind::Node,
-            Self::Cidr(_) => Kind::Cidr,
+            Object::Service(_) => Kind::Service,
+            Object::Slice(_) => Kind::Slice,
+            Object::Node(_) => Kind::Node,
+            Object::Cidr(_) => Kind::Cidr,
+            Object::Pod(_) => Kind::Pod,
         }
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {
         match self {
-            Self::Service(object) => &object.metadata,
-            Self::Slice(object) => &object.metadata,
-            Self::Node(object) => &object.metadata,
-            Self::Cidr(object) => &object.metadata,
+            Object::Service(object) => &object.metadata,
+            Object::Slice(object) => &object.metadata,
+            Object::Node(object) => &object.metadata,
+            Object::Cidr(object) => &object.metadata,
+            Object::Pod(object) => &object.metadata,
         }
     }
 
@@ -97,11 +117,21 @@ impl Object {
     }
 }
 
-/// Which object.
+/// Which object, of several kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Name {
     pub kind: Kind,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     pub name: String,
+}
+
+impl Name {
+    pub fn new(kind: Kind, key: &ObjectKey) -> Name {
+        Name {
+            kind,
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+        }
+    }
 }

@@ -40,9 +40,10 @@ use pending::PendingPorts;
 use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue};
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Settings, Update};
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily,
-    PortKey, ServiceName, ServicePort,
+    PortKey, ServicePort,
 };
 use recent_objects::RecentObjects;
 use reporting::Reporting;
@@ -69,6 +70,8 @@ pub(crate) enum Input {
     Delete(Name, Instant),
     /// These are all of a kind.
     Listed(Kind, HashSet<Name>),
+    /// There are none of a kind to be seen.
+    Denied(Kind),
     /// All of a kind has come in up to this resource version.
     Reached(Kind, u64),
     /// The Services that others need to start, known before the lists are.
@@ -87,8 +90,8 @@ pub(crate) enum Input {
 
 /// What others have to do because of a change, in their own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FollowUp {
-    HealthChecks(Vec<(ServiceName, Option<HealthCheck>)>),
+pub enum FollowUp {
+    HealthChecks(Vec<(ObjectKey, Option<HealthCheck>)>),
     NodePortAddresses(PerFamily<NodePortAddresses>),
     /// Node ports that are new, with the Service ports that have them.
     NodePorts(Vec<(PortKey, u16)>),
@@ -330,6 +333,11 @@ impl Syncer {
                     journal.listed(kind, &names);
                 }
             }
+            Input::Denied(kind) => {
+                if kind == Kind::Pod {
+                    self.cluster.index.set_pods_denied(true);
+                }
+            }
             Input::Reached(kind, version) => self.reporting.reached(kind, version),
             Input::First(objects) => self.before_lists.set_first(objects),
             Input::Static(change) => self.take_static(change),
@@ -350,7 +358,7 @@ impl Syncer {
         let (total, pending) = match kind {
             Kind::Service => (&metrics.service_changes, &metrics.service_changes_pending),
             Kind::Slice => (&metrics.endpoint_changes, &metrics.endpoint_changes_pending),
-            Kind::Node | Kind::Cidr => return,
+            Kind::Node | Kind::Cidr | Kind::Pod => return,
         };
         total.inc();
         pending.inc();
@@ -367,6 +375,9 @@ impl Syncer {
 
     fn listed(&mut self, kind: Kind, names: &HashSet<Name>) {
         self.cluster.keep_listed(kind, names);
+        if kind == Kind::Pod {
+            self.cluster.index.set_pods_denied(false);
+        }
         self.gate.listed(kind);
     }
 

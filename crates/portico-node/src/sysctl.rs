@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// No more than this is reserved for connections because of the number of cores.
 const MOST_BY_CORES: u64 = 1 << 20;
+const IP_FORWARD: &str = "proc/sys/net/ipv4/ip_forward";
 const ROUTE_LOCALNET: &str = "proc/sys/net/ipv4/conf/all/route_localnet";
 const BE_LIBERAL: &str = "proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal";
 
@@ -31,6 +32,9 @@ pub struct Settings {
     pub udp_timeout: Duration,
     /// How long an answered UDP flow is tracked.
     pub udp_stream_timeout: Duration,
+    /// Pass packets on that are for others, as those for endpoints on other machines are. IPv6 is
+    /// left as it is: switching it on takes away the routes that the node learned from routers.
+    pub forward: bool,
     /// Node ports answer on 127.0.0.1 (iptables).
     pub loopback_node_ports: bool,
 }
@@ -71,6 +75,9 @@ impl Setting {
 /// What the kernel should have, in the order of setting it.
 pub fn wanted(settings: &Settings, cores: usize) -> Vec<Setting> {
     let mut wanted = Vec::new();
+    if settings.forward {
+        wanted.push(Setting::exactly(IP_FORWARD, 1));
+    }
     if let Some(most) = tracked_connections(settings, cores) {
         wanted.push(Setting::at_least(
             "proc/sys/net/netfilter/nf_conntrack_max",

@@ -49,6 +49,8 @@ pub(crate) enum News {
     Delete(Name),
     /// These are all that there are of a kind; whatever else is known of it is gone.
     Listed(Kind, HashSet<Name>),
+    /// The server does not have a kind that it need not have, or does not show it.
+    Denied(Kind),
     /// All that there was of a kind up to this resource version has been told, also what is of no
     /// interest here.
     Reached(Kind, u64),
@@ -155,11 +157,19 @@ pub(crate) async fn follow(
             }
             // A node that could list it before is refused by mistake, as while rights are written
             // anew: what is known stays.
-            Err(error) if error.is_denied() && kind == Kind::Cidr && !watcher.listed => {
-                tracing::info!(kind = kind.plural(), %error, "going on without");
+            Err(error) if error.is_denied() && kind.is_optional() && !watcher.listed => {
+                match kind {
+                    Kind::Pod => tracing::warn!(
+                        %error,
+                        "cannot know this node's pods, for which the right to list and watch pods \
+                         is needed: Services of visibility namespace serve nobody here, and pods \
+                         in the DMZ are not kept from any Service"
+                    ),
+                    _ => tracing::info!(kind = kind.plural(), %error, "going on without"),
+                }
                 watcher
                     .listener
-                    .tell(vec![News::Listed(kind, HashSet::new())])
+                    .tell(vec![News::Listed(kind, HashSet::new()), News::Denied(kind)])
                     .await;
                 tokio::time::sleep(DENIED.mul_f64(0.5 + fraction())).await;
             }

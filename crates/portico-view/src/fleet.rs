@@ -9,19 +9,17 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use portico_model::key::ObjectKey;
 use portico_model::report;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Namespace and name.
-type Key = (String, String);
 
 /// The objects from which the state of the fleet follows, kept by Service.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
-    services: BTreeMap<Key, Service>,
-    slices: BTreeMap<Key, EndpointSlice>,
+    services: BTreeMap<ObjectKey, Service>,
+    slices: BTreeMap<ObjectKey, EndpointSlice>,
     /// The slices of each Service.
-    slices_of: BTreeMap<Key, BTreeSet<Key>>,
+    slices_of: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     nodes: BTreeMap<String, Node>,
     leases: BTreeMap<String, Lease>,
 }
@@ -107,10 +105,10 @@ impl Fleet {
     pub fn apply(&mut self, object: Object) {
         match object {
             Object::Service(service) => {
-                self.services.insert(key(&service.metadata), *service);
+                self.services.insert(key_of(&service.metadata), *service);
             }
             Object::Slice(slice) => {
-                let name = key(&slice.metadata);
+                let name = key_of(&slice.metadata);
                 self.forget_slice(&name);
                 let owner = owner(&slice);
                 self.slices_of
@@ -120,10 +118,10 @@ impl Fleet {
                 self.slices.insert(name, *slice);
             }
             Object::Node(node) => {
-                self.nodes.insert(key(&node.metadata).1, *node);
+                self.nodes.insert(name_of(&node.metadata), *node);
             }
             Object::Lease(lease) => {
-                self.leases.insert(key(&lease.metadata).1, *lease);
+                self.leases.insert(name_of(&lease.metadata), *lease);
             }
         }
     }
@@ -132,14 +130,14 @@ impl Fleet {
     pub fn delete(&mut self, object: &Object) {
         match object {
             Object::Service(service) => {
-                self.services.remove(&key(&service.metadata));
+                self.services.remove(&key_of(&service.metadata));
             }
-            Object::Slice(slice) => self.forget_slice(&key(&slice.metadata)),
+            Object::Slice(slice) => self.forget_slice(&key_of(&slice.metadata)),
             Object::Node(node) => {
-                self.nodes.remove(&key(&node.metadata).1);
+                self.nodes.remove(&name_of(&node.metadata));
             }
             Object::Lease(lease) => {
-                self.leases.remove(&key(&lease.metadata).1);
+                self.leases.remove(&name_of(&lease.metadata));
             }
         }
     }
@@ -173,7 +171,7 @@ impl Fleet {
     /// A view of each Service at this time, by namespace and name.
     pub fn services(&self, clock: Timestamp) -> Vec<ServiceView> {
         let liveness = Liveness::of(&self.nodes(clock));
-        let view = |(key, service): (&Key, &Service)| {
+        let view = |(key, service): (&ObjectKey, &Service)| {
             ServiceView::of(service, self.slices_of(key), &liveness)
         };
         self.services.iter().map(view).collect()
@@ -183,13 +181,13 @@ impl Fleet {
     pub fn endpoints(&self) -> Vec<EndpointView> {
         let owners = self.slices_of.keys();
         owners
-            .flat_map(|owner| self.endpoints_of(&owner.0, &owner.1))
+            .flat_map(|owner| self.endpoints_of(&owner.namespace, &owner.name))
             .collect()
     }
 
     /// The endpoints of one Service; none where it has no slices.
     pub fn endpoints_of(&self, namespace: &str, service: &str) -> Vec<EndpointView> {
-        let key = (namespace.to_owned(), service.to_owned());
+        let key = ObjectKey::new(namespace, service);
         self.slices_of(&key).flat_map(EndpointView::of).collect()
     }
 
@@ -201,7 +199,7 @@ impl Fleet {
             .collect()
     }
 
-    fn slices_of(&self, service: &Key) -> impl Iterator<Item = &EndpointSlice> {
+    fn slices_of(&self, service: &ObjectKey) -> impl Iterator<Item = &EndpointSlice> {
         let names = self.slices_of.get(service);
         names
             .into_iter()
@@ -209,7 +207,7 @@ impl Fleet {
             .filter_map(|name| self.slices.get(name))
     }
 
-    fn forget_slice(&mut self, name: &Key) {
+    fn forget_slice(&mut self, name: &ObjectKey) {
         let Some(slice) = self.slices.remove(name) else {
             return;
         };
@@ -232,15 +230,22 @@ impl Fleet {
     }
 }
 
-fn key(metadata: &ObjectMeta) -> Key {
-    let namespace = metadata.namespace.clone().unwrap_or_default();
-    (namespace, metadata.name.clone().unwrap_or_default())
+/// What an object is called, of its metadata.
+pub fn key_of(metadata: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+fn name_of(metadata: &ObjectMeta) -> String {
+    metadata.name.clone().unwrap_or_default()
 }
 
 /// The Service that a slice belongs to.
-fn owner(slice: &EndpointSlice) -> Key {
-    let namespace = slice.metadata.namespace.clone().unwrap_or_default();
-    (namespace, service_of(slice).to_owned())
+fn owner(slice: &EndpointSlice) -> ObjectKey {
+    let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+    ObjectKey::new(namespace, service_of(slice))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ mod service;
 mod status;
 
 pub use endpoint::{EndpointState, EndpointView};
-pub use fleet::{Fleet, Kind, Object};
+pub use fleet::{Fleet, Kind, Object, key_of};
 pub use frontend::Frontend;
 pub use leader::LeaderView;
 pub use node::{NodeState, NodeView, Problem, ReportView};

@@ -7,6 +7,7 @@ use crate::node::{NodeView, Problem, SILENT, version};
 use crate::text::few;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use portico_model::objects::VISIBILITY;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -52,6 +53,9 @@ pub struct ServiceView {
     /// The type of the Service, such as `LoadBalancer`.
     #[serde(rename = "type")]
     pub type_: String,
+    /// Where it is narrower than the type says.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub visibility: String,
     /// `spec.loadBalancerClass`; empty where it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub class: String,
@@ -134,6 +138,7 @@ impl ServiceView {
         liveness: &Liveness,
     ) -> Self {
         let (spec, metadata) = (service.spec.clone().unwrap_or_default(), &service.metadata);
+        let annotations = metadata.annotations.as_ref();
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = metadata.name.clone().unwrap_or_default();
         let wanted = version(metadata.resource_version.as_deref());
@@ -158,6 +163,10 @@ impl ServiceView {
             selector: selector(&spec),
             class: spec.load_balancer_class.unwrap_or_default(),
             type_: spec.type_.unwrap_or_default(),
+            visibility: annotations
+                .and_then(|all| all.get(VISIBILITY))
+                .cloned()
+                .unwrap_or_default(),
             external_traffic_policy: spec.external_traffic_policy.unwrap_or_default(),
             session_affinity: spec.session_affinity.unwrap_or_default(),
             namespace,
@@ -435,6 +444,17 @@ mod tests {
             fleet.delete(&lease.into());
         }
         assert_eq!(view(&fleet).live, None, "no node reports");
+    }
+
+    #[test]
+    fn a_narrow_visibility_is_shown() {
+        let mut fleet = samples::fleet();
+        assert_eq!(view(&fleet).visibility, "");
+        let mut narrow = service("ClusterIP", json!([]));
+        let annotations = narrow.metadata.annotations.get_or_insert_default();
+        annotations.insert(VISIBILITY.to_owned(), "namespace".to_owned());
+        fleet.apply(narrow.into());
+        assert_eq!(view(&fleet).visibility, "namespace");
     }
 
     #[test]

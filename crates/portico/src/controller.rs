@@ -5,7 +5,9 @@ use crate::client;
 use crate::signals::Signals;
 use anyhow::Context;
 use clap::{ArgAction, Args, Subcommand};
-use kube::Client;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use portico_api::gates::Gates;
 use portico_controller::lease::{LeaseOptions, lead};
 use portico_controller::{balancers, endpoints, health};
@@ -14,6 +16,7 @@ use portico_model::duration;
 use portico_node::health::listen;
 use portico_providers::cloud::CallMetrics;
 use portico_providers::{Start, StartError};
+use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,6 +77,13 @@ pub(crate) struct Arguments {
     /// Serve /metrics and /healthz here; 0 is nowhere.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10258")]
     metrics_bind_address: String,
+    /// Take back every load balancer that this controller gave, with its addresses and finalizers,
+    /// and end: for when Portico is about to leave the cluster.
+    #[arg(long)]
+    release: bool,
+    /// With --release: scale this Deployment, whose pods are the controllers, to 0 first.
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "release", value_parser = parse_object)]
+    stop_deployment: Option<(String, String)>,
     #[command(flatten)]
     election: Election,
 }
@@ -141,12 +151,36 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).ok_or_else(|| "not a duration, write it as 90s or 10m".to_owned())
 }
 
-/// Work until SIGINT or SIGTERM.
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let selected = selected(&arguments.controllers)?;
+fn parse_object(text: &str) -> Result<(String, String), String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err("write it as NAMESPACE/NAME".to_owned()),
+    }
+}
+
+/// Work until SIGINT or SIGTERM, or with `--release` until there is nothing left to take back.
+pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let mut selected = selected(&arguments.controllers)?;
+    if arguments.release {
+        // The others would not end by themselves.
+        selected = Selected {
+            endpoints: false,
+            health: false,
+            balancers: true,
+        };
+        anyhow::ensure!(
+            arguments.cloud_provider != "none",
+            "--release needs the --cloud-provider that made the load balancers"
+        );
+    }
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
         let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
+        if let Some((namespace, name)) = &arguments.stop_deployment {
+            scale_to_none(client.clone(), namespace, name).await?;
+        }
         let (stop, stopped) = watch::channel(false);
         let mut work = tokio::spawn(run_selected(client, arguments, selected, stopped));
         tokio::select! {
@@ -158,6 +192,27 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         .context("the controller did not end in order")?
     })
+}
+
+/// The controllers of the Deployment give their Lease back when they end. One that is gone already
+/// is no error.
+async fn scale_to_none(client: Client, namespace: &str, name: &str) -> anyhow::Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(client, namespace);
+    let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
+    match deployments
+        .patch_scale(name, &PatchParams::default(), &none)
+        .await
+    {
+        Ok(_) => tracing::info!(namespace, name, "the Deployment was scaled to 0"),
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            tracing::info!(namespace, name, "there is no such Deployment");
+        }
+        Err(error) => {
+            return Err(error)
+                .with_context(|| format!("scaling the Deployment {namespace}/{name} to 0"));
+        }
+    }
+    Ok(())
 }
 
 fn selected(names: &[String]) -> anyhow::Result<Selected> {
@@ -308,6 +363,7 @@ async fn run_balancers(
         load_balancer_ip_mode: gates.load_balancer_ip_mode,
         concurrency: arguments.concurrent_service_syncs,
         resync: arguments.resync_period,
+        release: arguments.release,
         metrics,
         ..balancers::Options::default()
     };

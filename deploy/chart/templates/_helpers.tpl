@@ -93,3 +93,32 @@ topologySpreadConstraints:
 {{ .Files.Get "rbac/gce.yaml" }}
 {{- end }}
 {{- end }}
+
+{{/* Which load balancers are the controller's: the same for the one that works and for the one that takes them back. */}}
+{{- define "portico.balancers" -}}
+{{- $controller := .Values.controller -}}
+- --cloud-provider={{ $controller.provider }}
+{{- if $controller.cloudConfigSecret }}
+- --cloud-config=/etc/portico/cloud.conf
+{{- end }}
+- --cluster-name={{ $controller.clusterName }}
+{{- with $controller.loadBalancerClass }}
+- --load-balancer-class={{ . }}
+{{- end }}
+- --node-healthz-port={{ .Values.node.healthzPort }}
+- --leader-elect=true
+{{- end }}
+
+{{- define "portico.controllerEnvironment" -}}
+{{- with include "portico.apiServer" . -}}
+env:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with .Values.controller.environmentSecrets }}
+envFrom:
+{{- range . }}
+  - secretRef:
+      name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -18,13 +18,22 @@ static INFO: Info = Info {
     kind: "AddressBlock",
     plural: "addressblocks",
     singular: "addressblock",
-    short_names: &[],
-    categories: &[],
     namespaced: false,
     status: false,
     schema: "AddressBlock",
     storage: "addressblocks",
+    // A writer must have read the version that it replaces.
+    unconditional_update: false,
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("CIDR", "The network."),
+    table::column("Claims", "How many of its addresses Services have."),
+    table::AGE,
+];
 
 impl Kind for AddressBlock {
     fn info(&self) -> &'static Info {
@@ -65,21 +74,6 @@ impl Kind for AddressBlock {
             errors.extend(self.validate_create(new, gates));
         }
         errors
-    }
-
-    /// A writer must have read the version that it replaces.
-    fn unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("CIDR", "The network."),
-            table::column("Claims", "How many of its addresses Services have."),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -22,12 +22,30 @@ static INFO: Info = Info {
     plural: "addresspools",
     singular: "addresspool",
     short_names: &["pool", "pools"],
-    categories: &[],
     namespaced: false,
     status: true,
     schema: "AddressPool",
     storage: "addresspools",
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("Addresses", "The addresses of the pool."),
+    table::column(
+        "Auto",
+        "Whether Services that ask for nothing get an address of the pool.",
+    ),
+    table::column("Assigned", "How many addresses Services have."),
+    table::column("Free-IPv4", "How many IPv4 addresses are left."),
+    table::column("Free-IPv6", "How many IPv6 addresses are left."),
+    table::wide(
+        "Announce",
+        "How the network learns where the addresses are.",
+    ),
+    table::AGE,
+];
 
 impl Kind for AddressPool {
     fn info(&self) -> &'static Info {
@@ -76,26 +94,6 @@ impl Kind for AddressPool {
     fn prepare_status_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
         object::copy_key(old, new, "spec");
         metadata::keep_chosen(new, old);
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("Addresses", "The addresses of the pool."),
-            table::column(
-                "Auto",
-                "Whether Services that ask for nothing get an address of the pool.",
-            ),
-            table::column("Assigned", "How many addresses Services have."),
-            table::column("Free-IPv4", "How many IPv4 addresses are left."),
-            table::column("Free-IPv6", "How many IPv6 addresses are left."),
-            table::wide(
-                "Announce",
-                "How the network learns where the addresses are.",
-            ),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

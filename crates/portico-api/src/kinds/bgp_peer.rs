@@ -16,12 +16,21 @@ static INFO: Info = Info {
     plural: "bgppeers",
     singular: "bgppeer",
     short_names: &["peer", "peers"],
-    categories: &[],
     namespaced: false,
     status: false,
     schema: "BgpPeer",
     storage: "bgppeers",
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("ASN", "The number of the router's autonomous system."),
+    table::column("Address", "The address of the router."),
+    table::wide("My-ASN", "The number of the own autonomous system."),
+    table::AGE,
+];
 
 impl Kind for BgpPeer {
     fn info(&self) -> &'static Info {
@@ -69,17 +78,6 @@ impl Kind for BgpPeer {
             &path.child("nodeSelector"),
         ));
         errors
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("ASN", "The number of the router's autonomous system."),
-            table::column("Address", "The address of the router."),
-            table::wide("My-ASN", "The number of the own autonomous system."),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -19,12 +19,19 @@ static INFO: Info = Info {
     plural: "configmaps",
     singular: "configmap",
     short_names: &["cm"],
-    categories: &[],
     namespaced: true,
     status: false,
     schema: "ConfigMap",
     storage: "configmaps",
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("Data", "The number of entries."),
+    table::AGE,
+];
 
 impl Kind for ConfigMap {
     fn info(&self) -> &'static Info {
@@ -60,15 +67,6 @@ impl Kind for ConfigMap {
         let mut errors = kept_immutable(new, old, &["data", "binaryData"]);
         errors.extend(self.validate_create(new, gates));
         errors
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("Data", "The number of entries."),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

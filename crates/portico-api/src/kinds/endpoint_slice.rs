@@ -20,13 +20,21 @@ static INFO: Info = Info {
     kind: "EndpointSlice",
     plural: "endpointslices",
     singular: "endpointslice",
-    short_names: &[],
-    categories: &[],
     namespaced: true,
     status: false,
     schema: "EndpointSlice",
     storage: "endpointslices",
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("AddressType", "What the addresses are: IPv4, IPv6 or FQDN."),
+    table::column("Ports", "The first ports."),
+    table::column("Endpoints", "The first addresses."),
+    table::AGE,
+];
 
 impl Kind for EndpointSlice {
     fn info(&self) -> &'static Info {
@@ -99,17 +107,6 @@ impl Kind for EndpointSlice {
             );
         }
         warnings
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("AddressType", "What the addresses are: IPv4, IPv6 or FQDN."),
-            table::column("Ports", "The first ports."),
-            table::column("Endpoints", "The first addresses."),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -16,12 +16,23 @@ static INFO: Info = Info {
     plural: "endpoints",
     singular: "endpoints",
     short_names: &["ep"],
-    categories: &[],
     namespaced: true,
     status: false,
     schema: "Endpoints",
     storage: "endpoints",
+    create_on_update: true,
+    columns: COLUMNS,
+    deprecation: Some(
+        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ),
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("Endpoints", "The first addresses and ports that are ready."),
+    table::AGE,
+];
 
 impl Kind for Endpoints {
     fn info(&self) -> &'static Info {
@@ -68,23 +79,6 @@ impl Kind for Endpoints {
             }
         }
         warnings
-    }
-
-    fn deprecation(&self) -> Option<&'static str> {
-        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
-    }
-
-    fn create_on_update(&self) -> bool {
-        true
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("Endpoints", "The first addresses and ports that are ready."),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

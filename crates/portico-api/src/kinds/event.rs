@@ -23,33 +23,70 @@ pub(super) const EVENTS: Event = Event {
     strict: true,
 };
 
-static CORE_INFO: Info = Info {
+const CORE_INFO: Info = Info {
     group: "",
     version: "v1",
     kind: "Event",
     plural: "events",
     singular: "event",
     short_names: &["ev"],
-    categories: &[],
-    namespaced: true,
-    status: false,
     schema: "Event",
     storage: "events",
+    cached: false,
+    has_dependents: false,
+    known_finalizers: false,
+    create_on_update: true,
+    selectable_fields: &[
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ],
+    columns: COLUMNS,
+    ..Info::USUAL
 };
 
 static EVENTS_INFO: Info = Info {
     group: "events.k8s.io",
-    version: "v1",
-    kind: "Event",
-    plural: "events",
-    singular: "event",
-    short_names: &["ev"],
-    categories: &[],
-    namespaced: true,
-    status: false,
     schema: "EventsEvent",
-    storage: "events",
+    known_finalizers: true,
+    selectable_fields: &[
+        "regarding.kind",
+        "regarding.namespace",
+        "regarding.name",
+        "regarding.uid",
+        "regarding.apiVersion",
+        "regarding.resourceVersion",
+        "regarding.fieldPath",
+        "reason",
+        "reportingController",
+        "type",
+    ],
+    ..CORE_INFO
 };
+
+const COLUMNS: &[Column] = &[
+    table::column("Last Seen", "How long ago it happened last."),
+    table::column("Type", "Normal or Warning."),
+    table::column("Reason", "A word for why it happened."),
+    table::column("Object", "What it happened to."),
+    table::wide("Subobject", "The part of the object."),
+    table::wide("Source", "Who reported it."),
+    table::column("Message", "What happened."),
+    table::wide("First Seen", "How long ago it happened first."),
+    table::wide("Count", "How often it happened."),
+    Column {
+        priority: 1,
+        ..table::NAME
+    },
+];
 
 /// Fields by their stored name and their name in `events.k8s.io/v1`.
 const SPELLINGS: &[(&str, &str)] = &[
@@ -66,14 +103,6 @@ const SPELLINGS: &[(&str, &str)] = &[
 const SHOWN_EMPTY: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
 impl Kind for Event {
-    fn has_dependents(&self) -> bool {
-        false
-    }
-
-    fn is_cached(&self) -> bool {
-        false
-    }
-
     fn info(&self) -> &'static Info {
         self.info
     }
@@ -140,44 +169,6 @@ impl Kind for Event {
         }
     }
 
-    fn known_finalizers(&self) -> bool {
-        self.strict
-    }
-
-    fn create_on_update(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        match self.strict {
-            false => &[
-                "involvedObject.kind",
-                "involvedObject.namespace",
-                "involvedObject.name",
-                "involvedObject.uid",
-                "involvedObject.apiVersion",
-                "involvedObject.resourceVersion",
-                "involvedObject.fieldPath",
-                "reason",
-                "reportingComponent",
-                "source",
-                "type",
-            ],
-            true => &[
-                "regarding.kind",
-                "regarding.namespace",
-                "regarding.name",
-                "regarding.uid",
-                "regarding.apiVersion",
-                "regarding.resourceVersion",
-                "regarding.fieldPath",
-                "reason",
-                "reportingController",
-                "type",
-            ],
-        }
-    }
-
     fn selectable_field(&self, object: &Value, field: &str) -> String {
         match (field, field.strip_prefix("regarding.")) {
             (_, Some(rest)) => object::text(object::at(object, "involvedObject"), rest),
@@ -186,25 +177,6 @@ impl Kind for Event {
             (field, _) => object::text(object, field),
         }
         .to_owned()
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::column("Last Seen", "How long ago it happened last."),
-            table::column("Type", "Normal or Warning."),
-            table::column("Reason", "A word for why it happened."),
-            table::column("Object", "What it happened to."),
-            table::wide("Subobject", "The part of the object."),
-            table::wide("Source", "Who reported it."),
-            table::column("Message", "What happened."),
-            table::wide("First Seen", "How long ago it happened first."),
-            table::wide("Count", "How often it happened."),
-            Column {
-                priority: 1,
-                ..table::NAME
-            },
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

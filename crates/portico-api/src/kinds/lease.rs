@@ -14,13 +14,23 @@ static INFO: Info = Info {
     kind: "Lease",
     plural: "leases",
     singular: "lease",
-    short_names: &[],
-    categories: &[],
     namespaced: true,
     status: false,
     schema: "Lease",
     storage: "leases",
+    known_finalizers: false,
+    create_on_update: true,
+    // A holder must have seen the lease that it renews.
+    unconditional_update: false,
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("Holder", "Who holds the lease."),
+    table::AGE,
+];
 
 impl Kind for Lease {
     fn info(&self) -> &'static Info {
@@ -48,28 +58,6 @@ impl Kind for Lease {
 
     fn prepare_update(&self, new: &mut Value, _old: &Value, _gates: &Gates) {
         drop_coordination(new);
-    }
-
-    fn known_finalizers(&self) -> bool {
-        false
-    }
-
-    fn create_on_update(&self) -> bool {
-        true
-    }
-
-    /// A holder must have seen the lease that it renews.
-    fn unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("Holder", "Who holds the lease."),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -144,7 +144,7 @@ pub fn validate_update(kind: &dyn Kind, new: &Value, old: &Value) -> Errors {
             &path.child("finalizers"),
         ));
     }
-    if !kind.unconditional_update() && object::text(metadata, "resourceVersion").is_empty() {
+    if !kind.info().unconditional_update && object::text(metadata, "resourceVersion").is_empty() {
         errors.push(Error::invalid(
             &path.child("resourceVersion"),
             "",
@@ -297,7 +297,7 @@ fn finalizers(kind: &dyn Kind, metadata: &Value, path: &Path) -> Errors {
             finalizer,
             names::qualified_name(finalizer),
         ));
-        if kind.known_finalizers() {
+        if kind.info().known_finalizers {
             errors.extend(known_finalizer(finalizer, &path.index(index)));
         }
     }

@@ -53,7 +53,8 @@ pub fn all() -> Vec<Box<dyn Kind>> {
     ]
 }
 
-/// The names under which a kind is served.
+/// The names under which a kind is served, and everything about it that does not depend on an
+/// object.
 #[derive(Debug)]
 pub struct Info {
     /// The API group; empty for the core group.
@@ -78,9 +79,51 @@ pub struct Info {
     pub schema: &'static str,
     /// The first part of the storage key. Two spellings of one object share it.
     pub storage: &'static str,
+    /// Kubernetes keeps a copy of these objects at hand, which is what a read of version 0 gives.
+    pub cached: bool,
+    /// A delete may wait for the objects that name this one as their owner, or orphan them.
+    pub has_dependents: bool,
+    /// A finalizer without a domain must be one that Kubernetes knows.
+    pub known_finalizers: bool,
+    /// `PUT` of a missing object creates it.
+    pub create_on_update: bool,
+    /// An update needs no resourceVersion.
+    pub unconditional_update: bool,
+    /// Deleting answers with the object instead of a Status.
+    pub delete_returns_object: bool,
+    /// The fields that a field selector may name, besides `metadata.name` and `metadata.namespace`.
+    pub selectable_fields: &'static [&'static str],
+    /// The columns of a Table.
+    pub columns: &'static [Column],
+    /// A text for the `Warning` header of every request for this kind.
+    pub deprecation: Option<&'static str>,
 }
 
 impl Info {
+    /// What most kinds have; a kind fills in its names and says where it differs.
+    pub const USUAL: Info = Info {
+        group: "",
+        version: "v1",
+        kind: "",
+        plural: "",
+        singular: "",
+        short_names: &[],
+        categories: &[],
+        namespaced: true,
+        status: false,
+        schema: "",
+        storage: "",
+        cached: true,
+        has_dependents: true,
+        known_finalizers: true,
+        create_on_update: false,
+        unconditional_update: true,
+        delete_returns_object: false,
+        selectable_fields: &[],
+        columns: &[],
+        deprecation: None,
+    };
+
     /// The group and resource, for errors.
     pub fn subject(&self) -> Subject<'static> {
         Subject {
@@ -172,6 +215,7 @@ pub trait Kind: Send + Sync {
     /// Turn a stored object into what this kind shows, after everything else is done with it. All
     /// other methods see the stored form.
     /// The object as clients of this kind see it.
+    /// The object as clients of this kind see it.
     #[expect(
         clippy::wrong_self_convention,
         reason = "the pair of `to_stored`; the kind is not what is made"
@@ -216,19 +260,9 @@ pub trait Kind: Send + Sync {
         !object::items(object, "metadata.finalizers").is_empty()
     }
 
-    /// Kubernetes keeps a copy of these objects at hand, which is what a read of version 0 gives.
-    fn is_cached(&self) -> bool {
-        true
-    }
-
     /// Why this object can never be deleted, if so.
     fn undeletable(&self, _name: &str) -> Option<&'static str> {
         None
-    }
-
-    /// May a delete wait for the objects that name this one as their owner, or orphan them?
-    fn has_dependents(&self) -> bool {
-        true
     }
 
     /// More to write down when an object is marked as being deleted.
@@ -279,39 +313,9 @@ pub trait Kind: Send + Sync {
         Vec::new()
     }
 
-    /// A text for the `Warning` header of every request for this kind.
-    fn deprecation(&self) -> Option<&'static str> {
-        None
-    }
-
     /// Messages about a name (or, with `prefix`, a generateName) that this kind does not take.
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
         crate::names::dns_subdomain(name, prefix)
-    }
-
-    /// A finalizer without a domain must be one that Kubernetes knows.
-    fn known_finalizers(&self) -> bool {
-        true
-    }
-
-    /// `PUT` of a missing object creates it.
-    fn create_on_update(&self) -> bool {
-        false
-    }
-
-    /// An update needs no resourceVersion.
-    fn unconditional_update(&self) -> bool {
-        true
-    }
-
-    /// Deleting answers with the object instead of a Status.
-    fn delete_returns_object(&self) -> bool {
-        false
-    }
-
-    /// The fields that a field selector may name, besides `metadata.name` and `metadata.namespace`.
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &[]
     }
 
     /// The value of a selectable field, from the stored spelling.
@@ -319,10 +323,14 @@ pub trait Kind: Send + Sync {
         object::text(object, field).to_owned()
     }
 
-    /// The columns of a Table.
-    fn columns(&self) -> &'static [Column];
+    /// Whether a selectable field is a text that is stored as the selector names it. An object whose
+    /// bytes do not have that text need not be parsed: thousands of nodes each follow their own
+    /// pods, and every change of a pod is held against all of their selectors.
+    fn is_stored_as_selected(&self, _field: &str) -> bool {
+        false
+    }
 
-    /// The cells of one row, one per column, from the stored spelling. `now` in seconds since 1970
+    /// The cells of one row, one per column of its [`Info`], from the stored spelling. `now` in seconds since 1970
     /// is for ages.
     fn row(&self, object: &Value, now: i64) -> Vec<Value>;
 }

@@ -20,12 +20,24 @@ static INFO: Info = Info {
     plural: "namespaces",
     singular: "namespace",
     short_names: &["ns"],
-    categories: &[],
     namespaced: false,
     status: true,
     schema: "Namespace",
     storage: "namespaces",
+    delete_returns_object: true,
+    selectable_fields: &["status.phase"],
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column(
+        "Status",
+        "Whether the namespace is active or being deleted.",
+    ),
+    table::AGE,
+];
 
 impl Kind for Namespace {
     fn info(&self) -> &'static Info {
@@ -104,26 +116,6 @@ impl Kind for Namespace {
     fn mark_deleted(&self, object: &mut Value) {
         object::child(object, "status").insert("phase".to_owned(), "Terminating".into());
         object::child(object, "metadata").remove("deletionGracePeriodSeconds");
-    }
-
-    fn delete_returns_object(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["status.phase"]
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column(
-                "Status",
-                "Whether the namespace is active or being deleted.",
-            ),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -21,12 +21,27 @@ static INFO: Info = Info {
     plural: "nodes",
     singular: "node",
     short_names: &["no"],
-    categories: &[],
     namespaced: false,
     status: true,
     schema: "Node",
     storage: "nodes",
+    selectable_fields: &["spec.unschedulable"],
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("Status", "Whether the node is ready and takes pods."),
+    table::column("Roles", "The roles of the node, from its labels."),
+    table::AGE,
+    table::column("Version", "The version of the kubelet."),
+    table::wide("Internal-IP", "The first internal address."),
+    table::wide("External-IP", "The first external address."),
+    table::wide("OS-Image", "The operating system."),
+    table::wide("Kernel-Version", "The kernel."),
+    table::wide("Container-Runtime", "The container runtime."),
+];
 
 impl Kind for Node {
     fn info(&self) -> &'static Info {
@@ -85,31 +100,11 @@ impl Kind for Node {
         }
     }
 
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["spec.unschedulable"]
-    }
-
     fn selectable_field(&self, object: &Value, field: &str) -> String {
         object::at(object, field)
             .as_bool()
             .unwrap_or_default()
             .to_string()
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("Status", "Whether the node is ready and takes pods."),
-            table::column("Roles", "The roles of the node, from its labels."),
-            table::AGE,
-            table::column("Version", "The version of the kubelet."),
-            table::wide("Internal-IP", "The first internal address."),
-            table::wide("External-IP", "The first external address."),
-            table::wide("OS-Image", "The operating system."),
-            table::wide("Kernel-Version", "The kernel."),
-            table::wide("Container-Runtime", "The container runtime."),
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

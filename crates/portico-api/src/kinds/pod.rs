@@ -7,7 +7,7 @@ mod update;
 mod validation;
 
 use super::checks::{self, invalid_all};
-use super::{Column, Info, Kind};
+use super::{Info, Kind};
 use crate::field::{Error, Errors, Path};
 use crate::gates::Gates;
 use crate::{names, object};
@@ -27,6 +27,21 @@ static INFO: Info = Info {
     status: true,
     schema: "Pod",
     storage: "pods",
+    delete_returns_object: true,
+    selectable_fields: &[
+        "spec.nodeName",
+        "spec.host",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
+    ],
+    columns: table::COLUMNS,
+    ..Info::USUAL
 };
 
 impl Kind for Pod {
@@ -114,25 +129,6 @@ impl Kind for Pod {
         )]
     }
 
-    fn delete_returns_object(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &[
-            "spec.nodeName",
-            "spec.host",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ]
-    }
-
     fn selectable_field(&self, object: &Value, field: &str) -> String {
         match field {
             "spec.host" => object::text(object, "spec.nodeName").to_owned(),
@@ -144,8 +140,8 @@ impl Kind for Pod {
         }
     }
 
-    fn columns(&self) -> &'static [Column] {
-        table::COLUMNS
+    fn is_stored_as_selected(&self, field: &str) -> bool {
+        field == "spec.nodeName"
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

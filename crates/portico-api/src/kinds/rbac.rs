@@ -18,36 +18,58 @@ pub(super) const CLUSTER_ROLE: Role = Role(&CLUSTER_ROLE_INFO);
 pub(super) const ROLE_BINDING: Binding = Binding(&ROLE_BINDING_INFO);
 pub(super) const CLUSTER_ROLE_BINDING: Binding = Binding(&CLUSTER_ROLE_BINDING_INFO);
 
-static ROLE_INFO: Info = info("Role", "roles", "role", true);
-static CLUSTER_ROLE_INFO: Info = info("ClusterRole", "clusterroles", "clusterrole", false);
-static ROLE_BINDING_INFO: Info = info("RoleBinding", "rolebindings", "rolebinding", true);
-static CLUSTER_ROLE_BINDING_INFO: Info = info(
-    "ClusterRoleBinding",
-    "clusterrolebindings",
-    "clusterrolebinding",
-    false,
-);
+static ROLE_INFO: Info = Info {
+    columns: ROLE_COLUMNS,
+    ..info("Role", "roles", "role")
+};
+static CLUSTER_ROLE_INFO: Info = Info {
+    namespaced: false,
+    columns: ROLE_COLUMNS,
+    ..info("ClusterRole", "clusterroles", "clusterrole")
+};
+static ROLE_BINDING_INFO: Info = Info {
+    columns: BINDING_COLUMNS,
+    ..info("RoleBinding", "rolebindings", "rolebinding")
+};
+static CLUSTER_ROLE_BINDING_INFO: Info = Info {
+    namespaced: false,
+    columns: BINDING_COLUMNS,
+    ..info(
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        "clusterrolebinding",
+    )
+};
 
-const fn info(
-    kind: &'static str,
-    plural: &'static str,
-    singular: &'static str,
-    namespaced: bool,
-) -> Info {
+const fn info(kind: &'static str, plural: &'static str, singular: &'static str) -> Info {
     Info {
         group: GROUP,
-        version: "v1",
         kind,
         plural,
         singular,
-        short_names: &[],
-        categories: &[],
-        namespaced,
-        status: false,
         schema: kind,
         storage: plural,
+        create_on_update: true,
+        ..Info::USUAL
     }
 }
+
+const ROLE_COLUMNS: &[Column] = &[
+    table::NAME,
+    Column {
+        kind: "date",
+        ..table::column("Created At", "When the object was created.")
+    },
+];
+
+const BINDING_COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("Role", "The role that is granted."),
+    table::AGE,
+    table::wide("Users", "The users it is granted to."),
+    table::wide("Groups", "The groups it is granted to."),
+    table::wide("ServiceAccounts", "The service accounts it is granted to."),
+];
 
 impl Kind for Role {
     fn info(&self) -> &'static Info {
@@ -68,21 +90,6 @@ impl Kind for Role {
 
     fn name_problems(&self, name: &str, _prefix: bool) -> Vec<String> {
         names::path_segment(name, false)
-    }
-
-    fn create_on_update(&self) -> bool {
-        true
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            Column {
-                kind: "date",
-                ..table::column("Created At", "When the object was created.")
-            },
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, _now: i64) -> Vec<Value> {
@@ -131,22 +138,6 @@ impl Kind for Binding {
 
     fn name_problems(&self, name: &str, _prefix: bool) -> Vec<String> {
         names::path_segment(name, false)
-    }
-
-    fn create_on_update(&self) -> bool {
-        true
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("Role", "The role that is granted."),
-            table::AGE,
-            table::wide("Users", "The users it is granted to."),
-            table::wide("Groups", "The groups it is granted to."),
-            table::wide("ServiceAccounts", "The service accounts it is granted to."),
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

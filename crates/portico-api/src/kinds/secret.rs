@@ -18,13 +18,21 @@ static INFO: Info = Info {
     kind: "Secret",
     plural: "secrets",
     singular: "secret",
-    short_names: &[],
-    categories: &[],
     namespaced: true,
     status: false,
     schema: "Secret",
     storage: "secrets",
+    selectable_fields: &["type"],
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("Type", "What the secret is for."),
+    table::column("Data", "The number of entries."),
+    table::AGE,
+];
 
 impl Kind for Secret {
     fn info(&self) -> &'static Info {
@@ -69,20 +77,6 @@ impl Kind for Secret {
         errors.extend(kept_immutable(new, old, &["data"]));
         errors.extend(self.validate_create(new, gates));
         errors
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["type"]
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("Type", "What the secret is for."),
-            table::column("Data", "The number of entries."),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -17,12 +17,16 @@ static INFO: Info = Info {
     plural: "serviceaccounts",
     singular: "serviceaccount",
     short_names: &["sa"],
-    categories: &[],
     namespaced: true,
     status: false,
     schema: "ServiceAccount",
     storage: "serviceaccounts",
+    delete_returns_object: true,
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[table::NAME, table::AGE];
 
 impl Kind for ServiceAccount {
     fn info(&self) -> &'static Info {
@@ -50,15 +54,6 @@ impl Kind for ServiceAccount {
             "metadata.annotations[{MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces \
              to isolate access to mounted secrets"
         )]
-    }
-
-    fn delete_returns_object(&self) -> bool {
-        true
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[table::NAME, table::AGE];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -18,13 +18,19 @@ static INFO: Info = Info {
     kind: "ServiceCIDR",
     plural: "servicecidrs",
     singular: "servicecidr",
-    short_names: &[],
-    categories: &[],
     namespaced: false,
     status: true,
     schema: "ServiceCIDR",
     storage: "servicecidrs",
+    columns: COLUMNS,
+    ..Info::USUAL
 };
+
+const COLUMNS: &[Column] = &[
+    table::NAME,
+    table::column("CIDRs", "The ranges that cluster IPs come from."),
+    table::AGE,
+];
 
 impl Kind for ServiceCidr {
     fn info(&self) -> &'static Info {
@@ -92,15 +98,6 @@ impl Kind for ServiceCidr {
     fn prepare_status_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
         object::copy_key(old, new, "spec");
         metadata::keep_chosen(new, old);
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[
-            table::NAME,
-            table::column("CIDRs", "The ranges that cluster IPs come from."),
-            table::AGE,
-        ];
-        COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

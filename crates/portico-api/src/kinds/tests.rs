@@ -132,7 +132,11 @@ fn refuses(api: &str, good: &Value, table: &[(&str, Value, &str, &'static str)])
 fn cells(api: &str, object: &Value) -> Vec<Value> {
     let kind = kind(api);
     let cells = kind.row(object, NOW);
-    assert_eq!(cells.len(), kind.columns().len(), "one cell per column");
+    assert_eq!(
+        cells.len(),
+        kind.info().columns.len(),
+        "one cell per column"
+    );
     cells
 }
 
@@ -189,7 +193,7 @@ fn who_creates_on_put_and_who_answers_a_delete_with_the_object() {
             .collect()
     };
     assert_eq!(
-        named(|kind| kind.create_on_update()),
+        named(|kind| kind.info().create_on_update),
         [
             "endpoints",
             "events",
@@ -202,11 +206,11 @@ fn who_creates_on_put_and_who_answers_a_delete_with_the_object() {
         ]
     );
     assert_eq!(
-        named(|kind| kind.delete_returns_object()),
+        named(|kind| kind.info().delete_returns_object),
         ["namespaces", "pods", "serviceaccounts"]
     );
     assert_eq!(
-        named(|kind| !kind.unconditional_update()),
+        named(|kind| !kind.info().unconditional_update),
         ["leases", "addressblocks"]
     );
 }

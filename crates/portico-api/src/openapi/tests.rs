@@ -13,6 +13,7 @@ const SERVICE: Info = Info {
     status: true,
     schema: "Service",
     storage: "services",
+    ..Info::USUAL
 };
 const OTHER: Info = Info {
     group: "portico.dev",
@@ -149,7 +150,7 @@ fn a_port_list_says_how_it_merges() {
     let portico = &document["definitions"]["dev.portico.v1.ServiceSpec"]["properties"];
     assert_eq!(
         portico["visibility"]["enum"],
-        json!(["cluster", "public", "loadbalancer"])
+        json!(["namespace", "dmz", "cluster", "public", "loadbalancer"])
     );
     let kind =
         &document["definitions"]["io.k8s.api.core.v1.Service"]["x-kubernetes-group-version-kind"];

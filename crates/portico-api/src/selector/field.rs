@@ -3,6 +3,7 @@
 use crate::kinds::Kind;
 use crate::object;
 use crate::status::ApiError;
+use memchr::memmem;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,6 +66,22 @@ impl FieldSelector {
         wanted.equal.first().map(String::as_str)
     }
 
+    /// The bytes of a stored object already say that it does not match.
+    pub fn rules_out(&self, kind: &dyn Kind, stored: &[u8]) -> bool {
+        let mut known = self
+            .fields
+            .iter()
+            .filter(|(field, _)| kind.is_stored_as_selected(field));
+        known.any(|(_, wanted)| {
+            // What JSON does not escape is there as it is.
+            let mut plain = wanted.equal.iter().filter(|value| {
+                let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                value.bytes().all(is_plain)
+            });
+            plain.any(|value| memmem::find(stored, value.as_bytes()).is_none())
+        })
+    }
+
     /// Does this object match, in its stored spelling?
     pub fn matches(&self, kind: &dyn Kind, object: &Value) -> bool {
         self.fields
@@ -95,13 +112,13 @@ fn is_supported(kind: &dyn Kind, field: &str) -> bool {
     match field {
         "metadata.name" => true,
         // Kinds with a list of their own leave the namespace out where there is none.
-        "metadata.namespace" => kind.info().namespaced || kind.selectable_fields().is_empty(),
-        _ => kind.selectable_fields().contains(&field),
+        "metadata.namespace" => kind.info().namespaced || kind.info().selectable_fields.is_empty(),
+        _ => kind.info().selectable_fields.contains(&field),
     }
 }
 
 fn unsupported(kind: &dyn Kind, field: &str) -> ApiError {
-    ApiError::bad_request(match kind.selectable_fields() {
+    ApiError::bad_request(match kind.info().selectable_fields {
         [] => format!(
             "{field:?} is not a known field selector: only \"metadata.name\", \
              \"metadata.namespace\""

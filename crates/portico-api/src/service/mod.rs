@@ -15,7 +15,7 @@ mod view;
 
 use crate::field::{Error, Errors, Path};
 use crate::gates::Gates;
-use crate::kinds::{Claim, Claims, Column, Info, Kind, Pool};
+use crate::kinds::{Claim, Claims, Info, Kind, Pool};
 use crate::names;
 use crate::object;
 use crate::status::ApiError;
@@ -45,6 +45,11 @@ const INFO: Info = Info {
     status: true,
     schema: "Service",
     storage: "services",
+    create_on_update: true,
+    delete_returns_object: true,
+    selectable_fields: &["spec.clusterIP", "spec.type"],
+    columns: view::COLUMNS,
+    ..Info::USUAL
 };
 
 impl ServiceKind {
@@ -221,22 +226,6 @@ impl Kind for ServiceKind {
 
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
         names::dns_label(name, prefix)
-    }
-
-    fn create_on_update(&self) -> bool {
-        true
-    }
-
-    fn delete_returns_object(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["spec.clusterIP", "spec.type"]
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        view::COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

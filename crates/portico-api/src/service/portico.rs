@@ -4,7 +4,7 @@
 use super::{ServiceKind, read, spelling, view};
 use crate::field::Errors;
 use crate::gates::Gates;
-use crate::kinds::{Claim, Claims, Column, Info, Kind, Pool};
+use crate::kinds::{Claim, Claims, Info, Kind, Pool};
 use crate::object;
 use crate::status::ApiError;
 use serde_json::Value;
@@ -20,11 +20,15 @@ const INFO: Info = Info {
     plural: "services",
     singular: "service",
     short_names: &["psvc"],
-    categories: &[],
     namespaced: true,
     status: true,
     schema: "PorticoService",
     storage: "services",
+    create_on_update: true,
+    delete_returns_object: true,
+    selectable_fields: &["spec.portalIP", "spec.visibility"],
+    columns: view::PORTICO_COLUMNS,
+    ..Info::USUAL
 };
 
 impl PorticoServiceKind {
@@ -39,6 +43,7 @@ fn in_our_words(mut errors: Errors) -> Errors {
     for error in &mut errors {
         error.field = match error.field.as_str() {
             "spec.type" => "spec.visibility".to_owned(),
+            "metadata.annotations[portico.dev/visibility]" => "spec.visibility".to_owned(),
             "spec.clusterIP" => "spec.portalIP".to_owned(),
             field => field
                 .replace("].nodePort", "].hostPort")
@@ -137,24 +142,8 @@ impl Kind for PorticoServiceKind {
         self.0.name_problems(name, prefix)
     }
 
-    fn create_on_update(&self) -> bool {
-        true
-    }
-
-    fn delete_returns_object(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["spec.portalIP", "spec.visibility"]
-    }
-
     fn selectable_field(&self, object: &Value, field: &str) -> String {
         object::text(&spelling::to_portico(object), field).to_owned()
-    }
-
-    fn columns(&self) -> &'static [Column] {
-        view::PORTICO_COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

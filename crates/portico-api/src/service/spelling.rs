@@ -3,7 +3,8 @@
 //! Stored is the spelling of `core/v1`. The other one speaks of `visibility` (`type`), `hostPort`
 //! (`nodePort`), `portalIP` (`clusterIP`), `createExternalLoadBalancer` (`type` again, deprecated)
 //! and `publicIPs` (`externalIPs` in the spec, the ingress points of the load balancer in the
-//! status). `to_core` folds these words into core fields wherever they come from; `to_portico`
+//! status). The visibilities that are narrower than `cluster` are the type ClusterIP with an
+//! annotation. `to_core` folds these words into core fields wherever they come from; `to_portico`
 //! writes the view that `portico.dev/v1` shows. Reading the view and writing it back changes
 //! nothing.
 //!
@@ -23,14 +24,33 @@ const TYPES: [(&str, &str); 3] = [
     ("public", "NodePort"),
     ("loadbalancer", "LoadBalancer"),
 ];
-const PLANNED: [&str; 2] = ["namespace", "dmz"];
+/// Words for Services that not everything in the cluster reaches. In the spelling of `core/v1`, which
+/// has no field for it, they are the value of [`VISIBILITY`].
+pub const NARROW: [&str; 2] = ["namespace", "dmz"];
+/// The annotation that a ClusterIP Service with a narrow visibility carries.
+pub const VISIBILITY: &str = "portico.dev/visibility";
 
-/// The word for a type; an ExternalName has none.
-pub(crate) fn visibility_of(type_: &str) -> Option<&'static str> {
-    TYPES
-        .iter()
-        .find(|(_, core)| *core == type_)
-        .map(|(word, _)| *word)
+/// The word for a type, or for what the annotation narrows it to; an ExternalName has none.
+pub fn visibility_of(type_: &str, annotation: Option<&str>) -> Option<&'static str> {
+    let narrow = NARROW.into_iter().find(|word| Some(*word) == annotation);
+    narrow.filter(|_| type_ == "ClusterIP").or_else(|| {
+        TYPES
+            .iter()
+            .find(|(_, core)| *core == type_)
+            .map(|(word, _)| *word)
+    })
+}
+
+fn annotation(service: &Value) -> Option<&str> {
+    service
+        .get("metadata")?
+        .get("annotations")?
+        .get(VISIBILITY)?
+        .as_str()
+}
+
+fn visibility_of_object(service: &Value) -> Option<&'static str> {
+    visibility_of(object::text(service, "spec.type"), annotation(service))
 }
 
 /// Words of the spec that are other names for a core field.
@@ -119,6 +139,7 @@ pub(crate) fn removals_to_core(patch: &mut Value) {
     let Some(spec) = patch.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
+    let widens = spec.get("visibility").is_some_and(Value::is_null);
     for (word, core) in NAMES {
         remove_by_other_name(spec, word, core);
     }
@@ -126,6 +147,14 @@ pub(crate) fn removals_to_core(patch: &mut Value) {
     let ports = ports.into_iter().flatten();
     for port in ports.filter_map(Value::as_object_mut) {
         remove_by_other_name(port, "hostPort", "nodePort");
+    }
+    if widens {
+        let metadata = object::child(patch, "metadata");
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        // Null removes all of them.
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.entry(VISIBILITY).or_insert(Value::Null);
+        }
     }
 }
 
@@ -173,6 +202,7 @@ fn spec(service: &mut Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     // In the spec, what the ingress points show is a copy of them and no wish of the client.
     let copies = [mirror(service), old.and_then(mirror)];
+    errors.extend(narrow(service, old));
     let spec = object::child(service, "spec");
     errors.extend(ports(spec, old));
     errors.extend(visibility(spec, old));
@@ -206,10 +236,51 @@ fn same(
     pair.settle().map(|value| put(spec, core, value)).err()
 }
 
+/// The annotation follows the word, unless it is the annotation that was changed.
+fn narrow(service: &mut Value, old: Option<&Value>) -> Option<Error> {
+    let word = object::text(service, "spec.visibility").to_owned();
+    let wanted = NARROW.into_iter().find(|narrow| *narrow == word);
+    let given = annotation(service).map(str::to_owned);
+    if word.is_empty() || given.as_deref() == wanted {
+        return None;
+    }
+    let was = old.and_then(annotation);
+    if given.is_some() && given.as_deref() != was {
+        let is_unchanged = old.and_then(visibility_of_object) == Some(word.as_str());
+        if is_unchanged {
+            object::child(service, "spec").remove("visibility");
+            return None;
+        }
+        let given = given.unwrap_or_default();
+        let detail =
+            format!("disagrees with metadata.annotations[{VISIBILITY}], which is {given:?}");
+        return Some(Error::invalid(&spec_path("visibility"), word, detail));
+    }
+    annotate(service, wanted);
+    None
+}
+
+fn annotate(service: &mut Value, value: Option<&str>) {
+    let metadata = object::child(service, "metadata");
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    let Some(annotations) = annotations.as_object_mut() else {
+        // Null, or something that the metadata's own checks refuse.
+        if let (Some(value), true) = (value, annotations.is_null()) {
+            *annotations = json!({VISIBILITY: value});
+        }
+        return;
+    };
+    put(annotations, VISIBILITY, value.map(Value::from));
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
 fn visibility(spec: &mut Map<String, Value>, old: Option<&Value>) -> Option<Error> {
     let (path, old) = (spec_path("visibility"), stored(old, "spec.type"));
     let given = take(spec, "visibility");
     let word = match given.as_ref().and_then(Value::as_str) {
+        Some(word) if NARROW.contains(&word) => Some(json!("ClusterIP")),
         Some(word) => match TYPES.iter().find(|(name, _)| *name == word) {
             Some((_, core)) => Some(json!(core)),
             None => return Some(no_such_visibility(&path, word)),
@@ -274,17 +345,17 @@ fn with_deprecated_switch(
 }
 
 fn no_such_visibility(path: &Path, word: &str) -> Error {
-    let mut error = Error::not_supported(path, word, &TYPES.map(|(word, _)| word));
-    if PLANNED.contains(&word) {
-        error
-            .message
-            .push_str(&format!("; {word:?} is planned and not supported yet"));
-    }
-    error
+    let words: Vec<&str> = NARROW
+        .into_iter()
+        .chain(TYPES.map(|(word, _)| word))
+        .collect();
+    Error::not_supported(path, word, &words)
 }
 
 fn ports(spec: &mut Map<String, Value>, old: Option<&Value>) -> Errors {
-    let cluster_only = spec.get("visibility").is_some_and(|word| word == "cluster");
+    let word = spec.get("visibility").and_then(Value::as_str);
+    let inside = word.filter(|word| *word == "cluster" || NARROW.contains(word));
+    let inside = inside.map(str::to_owned);
     let old_ports: Vec<&Value> = old
         .map(|old| object::items(old, "spec.ports"))
         .unwrap_or_default()
@@ -314,8 +385,11 @@ fn ports(spec: &mut Map<String, Value>, old: Option<&Value>) -> Errors {
                 .cloned()
         };
         // One that is left over from a wider visibility goes with it later.
-        if cluster_only && word.is_some() && known(&word).is_none() {
-            let detail = "must be omitted or zero when visibility is cluster";
+        if let Some(visibility) = &inside
+            && word.is_some()
+            && known(&word).is_none()
+        {
+            let detail = format!("must be omitted or zero when visibility is {visibility}");
             errors.push(Error::invalid(&path.child("hostPort"), word, detail));
             continue;
         }
@@ -409,8 +483,12 @@ pub(crate) fn to_portico(service: &Value) -> Value {
         *version = json!(API_VERSION);
     }
     let mirror = mirror(service);
+    let visibility = visibility_of_object(service);
+    if visibility.is_some_and(|word| NARROW.contains(&word)) {
+        annotate(&mut view, None);
+    }
     if let Some(spec) = view.get_mut("spec").and_then(Value::as_object_mut) {
-        spec_to_portico(spec, mirror.as_ref());
+        spec_to_portico(spec, visibility, mirror.as_ref());
     }
     let public = mirror.or_else(|| stored(Some(service), "spec.externalIPs"));
     if let (Some(status), Some(public)) = (
@@ -422,14 +500,14 @@ pub(crate) fn to_portico(service: &Value) -> Value {
     view
 }
 
-fn spec_to_portico(spec: &mut Map<String, Value>, mirror: Option<&Value>) {
-    let core = spec.remove("type");
+fn spec_to_portico(
+    spec: &mut Map<String, Value>,
+    visibility: Option<&str>,
+    mirror: Option<&Value>,
+) {
+    spec.remove("type");
     // An ExternalName is known by its name alone.
-    if let Some(word) = core
-        .as_ref()
-        .and_then(Value::as_str)
-        .and_then(visibility_of)
-    {
+    if let Some(word) = visibility {
         spec.insert("visibility".to_owned(), json!(word));
         if word == "loadbalancer" {
             spec.insert("createExternalLoadBalancer".to_owned(), json!(true));

@@ -1,5 +1,6 @@
 //! How a Service is shown to people: the cells of a table, and warnings.
 
+use super::spelling::{VISIBILITY, visibility_of};
 use super::types::*;
 use crate::field::Path;
 use crate::kinds::Column;
@@ -55,7 +56,8 @@ pub(super) fn row(service: &Service, now: i64) -> Vec<Value> {
 
 pub(super) fn portico_row(service: &Service, now: i64) -> Vec<Value> {
     let mut cells = row(service, now);
-    let word = super::spelling::visibility_of(&service.spec.type_).unwrap_or("<none>");
+    let word =
+        visibility_of(&service.spec.type_, service.annotation(VISIBILITY)).unwrap_or("<none>");
     if let Some(cell) = cells.get_mut(1) {
         *cell = json!(word);
     }

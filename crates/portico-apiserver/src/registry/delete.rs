@@ -189,7 +189,7 @@ fn set_finalizers(kind: &dyn Kind, object: &mut Value, dependents: Option<Depend
         .collect();
     let has = |name: &str| old.contains(&name);
     let wanted = match dependents {
-        _ if !kind.has_dependents() => None,
+        _ if !kind.info().has_dependents => None,
         Some(Dependents::Orphan) => Some(ORPHAN),
         Some(Dependents::Foreground) => Some(FOREGROUND),
         Some(Dependents::Background) => None,

@@ -334,6 +334,9 @@ pub(crate) fn matches(
     if labels.is_empty() && fields.is_empty() {
         return Ok(true);
     }
+    if fields.rules_out(kind, &entry.value) {
+        return Ok(false);
+    }
     let object = load(entry)?;
     Ok(labels.matches(&object) && fields.matches(kind, &object))
 }

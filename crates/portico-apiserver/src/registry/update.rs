@@ -101,7 +101,7 @@ impl Registry {
         mut new: Value,
         options: &WriteOptions,
     ) -> Result<(Value, Vec<String>)> {
-        if target.part != Part::Main || !target.kind.create_on_update() {
+        if target.part != Part::Main || !target.kind.info().create_on_update {
             return Err(target.not_found());
         }
         options.may_create()?;
@@ -439,7 +439,7 @@ fn same_incarnation(target: Target<'_>, new: &Value, live: &Value) -> Result<()>
 fn expect_version(target: Target<'_>, new: &Value, found: u64) -> Result<()> {
     let info = target.kind.info();
     match object::text(new, "metadata.resourceVersion") {
-        "" | "0" if target.kind.unconditional_update() => Ok(()),
+        "" | "0" if target.kind.info().unconditional_update => Ok(()),
         "" | "0" => {
             let path = Path::new("metadata").child("resourceVersion");
             let error = field::Error::invalid(&path, 0, "must be specified for an update");

@@ -2,7 +2,7 @@
 //! 5492, long parameters of RFC 9072.
 
 use super::{Notification, OPEN, code, frame};
-use crate::family::Family;
+use crate::family::AfiSafi;
 use crate::wire::Reader;
 use std::net::Ipv4Addr;
 
@@ -33,7 +33,7 @@ pub struct Open {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// Routes of this family can be told (RFC 4760).
-    Multiprotocol(Family),
+    Multiprotocol(AfiSafi),
     /// Asks and answers for everything again (RFC 2918).
     RouteRefresh,
     /// Takes routes of IPv4 whose next hop is IPv6 (RFC 8950).
@@ -59,7 +59,7 @@ pub struct GracefulRestart {
     /// In seconds: for so long its routes stay when a session breaks.
     pub time: u16,
     /// For these, and whether what was forwarded before still is.
-    pub families: Vec<(Family, bool)>,
+    pub families: Vec<(AfiSafi, bool)>,
 }
 
 impl Open {
@@ -174,7 +174,7 @@ impl Capability {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let family = |family: Family| {
+        let family = |family: AfiSafi| {
             let [high, low] = family.afi().to_be_bytes();
             [high, low, 0, family.safi()]
         };
@@ -197,7 +197,7 @@ fn multiprotocol(value: &[u8]) -> Option<Capability> {
     let &[high, low, _, safi] = value else {
         return None;
     };
-    Family::from_wire(u16::from_be_bytes([high, low]), safi).map(Capability::Multiprotocol)
+    AfiSafi::from_wire(u16::from_be_bytes([high, low]), safi).map(Capability::Multiprotocol)
 }
 
 fn ipv4_by_ipv6(value: &[u8]) -> Option<Capability> {
@@ -210,7 +210,7 @@ fn graceful_restart(value: &[u8]) -> Option<Capability> {
     let first = reader.u16()?;
     let mut families = Vec::new();
     while let Some([high, low, safi, flags]) = reader.array() {
-        let family = Family::from_wire(u16::from_be_bytes([high, low]), safi);
+        let family = AfiSafi::from_wire(u16::from_be_bytes([high, low]), safi);
         families.extend(family.map(|family| (family, flags & PRESERVED != 0)));
     }
     let (restarted, time) = (first & RESTARTED != 0, first & MOST_RESTART_TIME);

@@ -79,15 +79,15 @@ fn ours() -> Open {
     let restart = GracefulRestart {
         restarted: true,
         time: 120,
-        families: vec![(Family::V4, true), (Family::V6, false)],
+        families: vec![(AfiSafi::Ipv4Unicast, true), (AfiSafi::Ipv6Unicast, false)],
     };
     Open {
         asn: 4_200_000_001,
         hold_time: 90,
         router_id: Ipv4Addr::new(192, 0, 2, 1),
         capabilities: vec![
-            Capability::Multiprotocol(Family::V4),
-            Capability::Multiprotocol(Family::V6),
+            Capability::Multiprotocol(AfiSafi::Ipv4Unicast),
+            Capability::Multiprotocol(AfiSafi::Ipv6Unicast),
             Capability::RouteRefresh,
             Capability::FourOctetAs(4_200_000_001),
             Capability::Ipv4ByIpv6,
@@ -137,7 +137,7 @@ fn long_parameters_are_read() {
     assert_eq!(
         open.capabilities,
         [
-            Capability::Multiprotocol(Family::V4),
+            Capability::Multiprotocol(AfiSafi::Ipv4Unicast),
             Capability::RouteRefresh
         ]
     );
@@ -185,8 +185,8 @@ fn a_notification_says_what_it_means() {
 #[test]
 fn refreshes_of_known_families_only() {
     assert_eq!(
-        Message::decode(&route_refresh(Family::V6), true),
-        Ok(Message::RouteRefresh(Some(Family::V6)))
+        Message::decode(&route_refresh(AfiSafi::Ipv6Unicast), true),
+        Ok(Message::RouteRefresh(Some(AfiSafi::Ipv6Unicast)))
     );
     for other in ["0001 00 02", "0019 00 46", "0001 01 01"] {
         assert_eq!(
@@ -208,7 +208,7 @@ fn path() -> Path {
 #[test]
 fn ipv4_goes_into_the_body() {
     let (bytes, told) = announce(
-        Family::V4,
+        AfiSafi::Ipv4Unicast,
         IpAddr::from([192, 0, 2, 1]),
         &path(),
         true,
@@ -239,7 +239,7 @@ fn ipv4_goes_into_the_body() {
 #[test]
 fn a_peer_of_two_octets_learns_the_long_number_beside() {
     let (bytes, _) = announce(
-        Family::V4,
+        AfiSafi::Ipv4Unicast,
         IpAddr::from([192, 0, 2, 1]),
         &path(),
         false,
@@ -259,7 +259,7 @@ fn a_peer_of_two_octets_learns_the_long_number_beside() {
         ..Path::default()
     };
     let (bytes, _) = announce(
-        Family::V4,
+        AfiSafi::Ipv4Unicast,
         IpAddr::from([192, 0, 2, 1]),
         &short,
         false,
@@ -277,8 +277,8 @@ fn ipv6_and_ipv4_by_ipv6_go_into_an_attribute() {
         communities: Communities::default(),
     };
     for (family, prefix) in [
-        (Family::V6, "2001:db8:5::10/128"),
-        (Family::V4, "203.0.113.10/32"),
+        (AfiSafi::Ipv6Unicast, "2001:db8:5::10/128"),
+        (AfiSafi::Ipv4Unicast, "203.0.113.10/32"),
     ] {
         let (bytes, told) = announce(family, hop, &internal, true, &mut nets(&[prefix]));
         assert_eq!(told, [net(prefix)]);
@@ -300,8 +300,8 @@ fn ipv6_and_ipv4_by_ipv6_go_into_an_attribute() {
 #[test]
 fn withdrawals_and_ends() {
     for (family, prefix) in [
-        (Family::V4, "203.0.113.10/32"),
-        (Family::V6, "2001:db8:5::10/128"),
+        (AfiSafi::Ipv4Unicast, "203.0.113.10/32"),
+        (AfiSafi::Ipv6Unicast, "2001:db8:5::10/128"),
     ] {
         let (bytes, told) = withdraw(family, &mut nets(&[prefix]));
         let Ok(Message::Update(update)) = Message::decode(&bytes, true) else {
@@ -316,9 +316,12 @@ fn withdrawals_and_ends() {
             (0, Some(family))
         );
     }
-    assert_eq!(end_of_rib(Family::V4), message(UPDATE, "0000 0000"));
     assert_eq!(
-        end_of_rib(Family::V6),
+        end_of_rib(AfiSafi::Ipv4Unicast),
+        message(UPDATE, "0000 0000")
+    );
+    assert_eq!(
+        end_of_rib(AfiSafi::Ipv6Unicast),
         message(UPDATE, "0000 0006 80 0f 03 0002 01")
     );
 }
@@ -469,7 +472,7 @@ proptest! {
     ) {
         let (v4, v6): (BTreeSet<IpNet>, BTreeSet<IpNet>) = prefixes.into_iter().partition(|net| net.addr().is_ipv4());
         let hop = IpAddr::V6(Ipv6Addr::LOCALHOST);
-        for (family, mut nets) in [(Family::V4, v4), (Family::V6, v6)] {
+        for (family, mut nets) in [(AfiSafi::Ipv4Unicast, v4), (AfiSafi::Ipv6Unicast, v6)] {
             let (mut bytes, _) = announce(family, hop, &path, true, &mut nets);
             for (at, value) in &damage {
                 let at = at.index(bytes.len() - HEADER) + HEADER;
@@ -496,7 +499,7 @@ proptest! {
         let v4_hop = if by_v6 { v6_hop } else { IpAddr::from([192, 0, 2, 1]) };
         let mut heard = BTreeSet::new();
         let mut gone = BTreeSet::new();
-        for (family, hop, all) in [(Family::V4, v4_hop, v4), (Family::V6, v6_hop, v6)] {
+        for (family, hop, all) in [(AfiSafi::Ipv4Unicast, v4_hop, v4), (AfiSafi::Ipv6Unicast, v6_hop, v6)] {
             let mut left = all.clone();
             while !left.is_empty() {
                 let (bytes, told) = announce(family, hop, &path, four, &mut left);

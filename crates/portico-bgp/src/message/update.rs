@@ -11,7 +11,7 @@ mod write;
 pub use write::{announce, end_of_rib, withdraw};
 
 use crate::community::Communities;
-use crate::family::Family;
+use crate::family::AfiSafi;
 use ipnet::IpNet;
 use std::net::IpAddr;
 
@@ -45,7 +45,7 @@ pub struct Update {
     /// The attributes of all prefixes that are announced.
     pub path: Path,
     /// All that there is of this family has been told.
-    pub end_of_rib: Option<Family>,
+    pub end_of_rib: Option<AfiSafi>,
     /// What was wrong, where the prefixes were to be understood nevertheless: they count as
     /// withdrawn.
     pub flaw: Option<&'static str>,

@@ -1,6 +1,6 @@
 //! What has to be known of a peer.
 
-use crate::family::{Family, PerFamily};
+use crate::family::{AfiSafi, PerFamily};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -38,18 +38,18 @@ pub struct NextHops {
     /// The address of this node in each family; `None` where it has none on that link.
     pub own: PerFamily<Option<IpAddr>>,
     /// The session itself goes over this family.
-    pub session: Option<Family>,
+    pub session: Option<AfiSafi>,
 }
 
 impl NextHops {
-    /// The next hop for routes of a family. Where the peer takes IPv6 for IPv4 and the session is
-    /// one of IPv6, that is what is known to work.
-    pub fn choose(&self, family: Family, ipv4_by_ipv6: bool) -> Option<IpAddr> {
-        let over_v6 = self.session == Some(Family::V6) && ipv4_by_ipv6;
+    /// For routes of a family. Where the peer takes IPv6 for IPv4 and the session is one of IPv6,
+    /// that is what is known to work.
+    pub fn choose(&self, family: AfiSafi, ipv4_by_ipv6: bool) -> Option<IpAddr> {
+        let over_v6 = self.session == Some(AfiSafi::Ipv6Unicast) && ipv4_by_ipv6;
         match family {
-            Family::V4 if over_v6 => self.own.v6,
-            Family::V4 => self.own.v4.or(self.own.v6.filter(|_| ipv4_by_ipv6)),
-            Family::V6 => self.own.v6,
+            AfiSafi::Ipv4Unicast if over_v6 => self.own.v6,
+            AfiSafi::Ipv4Unicast => self.own.v4.or(self.own.v6.filter(|_| ipv4_by_ipv6)),
+            AfiSafi::Ipv6Unicast => self.own.v6,
         }
     }
 }

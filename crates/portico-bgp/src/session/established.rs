@@ -3,7 +3,7 @@
 use super::negotiate::Agreed;
 use super::rib::Rib;
 use super::{Config, Time};
-use crate::family::{Family, PerFamily};
+use crate::family::{AfiSafi, PerFamily};
 use crate::message::{self, Path};
 use crate::routes::{Attributes, DEFAULT_PREFERENCE};
 
@@ -18,8 +18,8 @@ pub(super) struct Established {
 impl Established {
     pub(super) fn begin(now: Time, agreed: Agreed, rib: &mut Rib) -> Self {
         rib.begin(PerFamily {
-            v4: agreed.can_tell(Family::V4),
-            v6: agreed.can_tell(Family::V6),
+            v4: agreed.can_tell(AfiSafi::Ipv4Unicast),
+            v6: agreed.can_tell(AfiSafi::Ipv6Unicast),
         });
         Self {
             agreed,
@@ -29,7 +29,7 @@ impl Established {
     }
 
     /// The peer wants to hear everything again.
-    pub(super) fn refresh(&mut self, family: Family, rib: &mut Rib) {
+    pub(super) fn refresh(&mut self, family: AfiSafi, rib: &mut Rib) {
         if self.agreed.can_tell(family) {
             rib.again(family);
         }
@@ -56,22 +56,22 @@ impl Established {
 
     fn end_of_rib(&mut self) -> Option<Vec<u8>> {
         let open =
-            |family: &Family| *self.agreed.families.get(*family) && !*self.ended.get(*family);
-        let family = Family::BOTH.into_iter().find(open)?;
+            |family: &AfiSafi| *self.agreed.families.get(*family) && !*self.ended.get(*family);
+        let family = AfiSafi::BOTH.into_iter().find(open)?;
         *self.ended.get_mut(family) = true;
         Some(message::end_of_rib(family))
     }
 
     /// All routes of the first telling are on their way.
     pub(super) fn is_told(&self) -> bool {
-        Family::BOTH
+        AfiSafi::BOTH
             .iter()
             .all(|family| !*self.agreed.families.get(*family) || *self.ended.get(*family))
     }
 
     /// What of the routes cannot be told, and why.
     pub(super) fn trouble(&self, rib: &Rib) -> String {
-        let untold = |family: Family| {
+        let untold = |family: AfiSafi| {
             let count = rib.wanted(family);
             let routes = format!(
                 "{count} {family} {}",
@@ -91,7 +91,7 @@ impl Established {
                 (true, Some(_)) => None,
             }
         };
-        Family::BOTH
+        AfiSafi::BOTH
             .into_iter()
             .filter_map(untold)
             .collect::<Vec<_>>()

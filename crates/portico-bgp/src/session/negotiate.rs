@@ -1,7 +1,7 @@
 //! What we say of ourselves, what the peer says of itself, and what follows for the session.
 
 use super::{Config, NextHops, Reason, Time};
-use crate::family::{Family, PerFamily};
+use crate::family::{AfiSafi, PerFamily};
 use crate::message::{Capability, GracefulRestart, Notification, Open, code};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Agreed {
 
 /// Our introduction.
 pub(super) fn open(config: &Config, next_hops: &NextHops, restarted: bool) -> Open {
-    let mut capabilities: Vec<Capability> = Family::BOTH.map(Capability::Multiprotocol).to_vec();
+    let mut capabilities: Vec<Capability> = AfiSafi::BOTH.map(Capability::Multiprotocol).to_vec();
     capabilities.extend([
         Capability::RouteRefresh,
         Capability::FourOctetAs(config.local_as),
@@ -33,7 +33,7 @@ pub(super) fn open(config: &Config, next_hops: &NextHops, restarted: bool) -> Op
     if let Some(time) = config.restart_time {
         // A session begins when the rules are in the kernel: what the peer still sends us is
         // forwarded, whatever was before.
-        let families = Family::BOTH.map(|family| (family, true)).to_vec();
+        let families = AfiSafi::BOTH.map(|family| (family, true)).to_vec();
         capabilities.push(Capability::GracefulRestart(GracefulRestart {
             restarted,
             time,
@@ -82,8 +82,8 @@ pub(super) fn agree(
         _ => false,
     });
     let families = PerFamily {
-        v4: !multiprotocol || has(&Capability::Multiprotocol(Family::V4)),
-        v6: has(&Capability::Multiprotocol(Family::V6)),
+        v4: !multiprotocol || has(&Capability::Multiprotocol(AfiSafi::Ipv4Unicast)),
+        v6: has(&Capability::Multiprotocol(AfiSafi::Ipv6Unicast)),
     };
     let four_octets = open
         .capabilities
@@ -91,8 +91,8 @@ pub(super) fn agree(
         .any(|capability| matches!(capability, Capability::FourOctetAs(_)));
     let by_v6 = has(&Capability::Ipv4ByIpv6);
     let next_hops = PerFamily {
-        v4: next_hops.choose(Family::V4, by_v6),
-        v6: next_hops.choose(Family::V6, by_v6),
+        v4: next_hops.choose(AfiSafi::Ipv4Unicast, by_v6),
+        v6: next_hops.choose(AfiSafi::Ipv6Unicast, by_v6),
     };
     let hold = Duration::from_secs(config.hold_time.min(open.hold_time).into());
     let keepalive = keepalive(config, hold);
@@ -140,7 +140,7 @@ impl Agreed {
     }
 
     /// Routes of a family can be told.
-    pub(super) fn can_tell(&self, family: Family) -> bool {
+    pub(super) fn can_tell(&self, family: AfiSafi) -> bool {
         *self.families.get(family) && self.next_hops.get(family).is_some()
     }
 }

@@ -1,7 +1,7 @@
 //! What is wanted, what the peer has been told, and the difference. Adj-RIB-Out of RFC 4271, and
 //! what is due of it.
 
-use crate::family::{Family, PerFamily};
+use crate::family::{AfiSafi, PerFamily};
 use crate::routes::Attributes;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ struct Entry {
 pub(super) struct Rib {
     entries: BTreeMap<IpNet, Entry>,
     /// By what is to be said of them, so that one message says it of many. Withdrawals come first.
-    due: BTreeMap<(Said, Family), BTreeSet<IpNet>>,
+    due: BTreeMap<(Said, AfiSafi), BTreeSet<IpNet>>,
     /// Families that the peer can be told of, while there is a session.
     families: PerFamily<bool>,
     told: usize,
@@ -33,7 +33,7 @@ pub(super) struct Rib {
 
 impl Rib {
     pub(super) fn want(&mut self, prefix: IpNet, route: Said) {
-        let family = Family::of_net(&prefix);
+        let family = AfiSafi::of_net(&prefix);
         let entry = self.entries.entry(prefix).or_default();
         let before = std::mem::replace(&mut entry.wanted, route.clone());
         if before != route {
@@ -59,7 +59,7 @@ impl Rib {
         self.lost();
         self.families = families;
         for (prefix, entry) in &self.entries {
-            let family = Family::of_net(prefix);
+            let family = AfiSafi::of_net(prefix);
             if *families.get(family) {
                 self.due
                     .entry((entry.wanted.clone(), family))
@@ -80,10 +80,10 @@ impl Rib {
         });
     }
 
-    /// Marks all routes of a family to be sent again.
-    pub(super) fn again(&mut self, family: Family) {
+    /// Everything of a family is to be told again.
+    pub(super) fn again(&mut self, family: AfiSafi) {
         for (prefix, entry) in &mut self.entries {
-            if Family::of_net(prefix) == family && entry.wanted.is_some() {
+            if AfiSafi::of_net(prefix) == family && entry.wanted.is_some() {
                 entry.again = true;
                 self.due
                     .entry((entry.wanted.clone(), family))
@@ -97,7 +97,7 @@ impl Rib {
     /// room for.
     pub(super) fn tell(
         &mut self,
-        write: impl FnOnce(Family, Option<&Attributes>, &mut BTreeSet<IpNet>) -> (Vec<u8>, Vec<IpNet>),
+        write: impl FnOnce(AfiSafi, Option<&Attributes>, &mut BTreeSet<IpNet>) -> (Vec<u8>, Vec<IpNet>),
     ) -> Option<Vec<u8>> {
         let mut first = self.due.first_entry()?;
         let (said, family) = first.key().clone();
@@ -133,13 +133,13 @@ impl Rib {
         self.due.values().map(BTreeSet::len).sum()
     }
 
-    pub(super) fn wanted(&self, family: Family) -> usize {
+    pub(super) fn wanted(&self, family: AfiSafi) -> usize {
         *self.wanted.get(family)
     }
 }
 
-fn remove(due: &mut BTreeMap<(Said, Family), BTreeSet<IpNet>>, said: Said, prefix: IpNet) {
-    let key = (said, Family::of_net(&prefix));
+fn remove(due: &mut BTreeMap<(Said, AfiSafi), BTreeSet<IpNet>>, said: Said, prefix: IpNet) {
+    let key = (said, AfiSafi::of_net(&prefix));
     if let Some(prefixes) = due.get_mut(&key) {
         prefixes.remove(&prefix);
         if prefixes.is_empty() {

@@ -6,7 +6,7 @@
 //! the router knew all along.
 
 use super::*;
-use crate::family::{Family, PerFamily};
+use crate::family::{AfiSafi, PerFamily};
 use crate::routes::Attributes;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,7 +56,7 @@ fn hops() -> NextHops {
     };
     NextHops {
         own,
-        session: Some(Family::V4),
+        session: Some(AfiSafi::Ipv4Unicast),
     }
 }
 
@@ -190,7 +190,7 @@ impl World {
         }
         if let Some(family) = update.end_of_rib {
             self.known
-                .retain(|prefix, known| !known.stale || Family::of_net(prefix) != family);
+                .retain(|prefix, known| !known.stale || AfiSafi::of_net(prefix) != family);
         }
     }
 
@@ -352,7 +352,7 @@ fn after_any_storm_the_router_knows_what_the_node_wants() {
                 5 => world.restart(),
                 6 if world.random.below(8) == 0 => world.cut = !world.cut,
                 7 => {
-                    let family = Family::BOTH[world.random.below(2) as usize];
+                    let family = AfiSafi::BOTH[world.random.below(2) as usize];
                     let wires = world.wires.as_mut();
                     let established = world.router.state() == State::Established;
                     if let Some(wires) = wires.filter(|_| established) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::family::{Family, PerFamily};
+use crate::family::{AfiSafi, PerFamily};
 use crate::message::{Capability, GracefulRestart, Open};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -35,7 +35,7 @@ fn hops() -> NextHops {
     };
     NextHops {
         own,
-        session: Some(Family::V4),
+        session: Some(AfiSafi::Ipv4Unicast),
     }
 }
 
@@ -46,8 +46,8 @@ fn open() -> Open {
         hold_time: 180,
         router_id: Ipv4Addr::new(192, 0, 2, 1),
         capabilities: vec![
-            Capability::Multiprotocol(Family::V4),
-            Capability::Multiprotocol(Family::V6),
+            Capability::Multiprotocol(AfiSafi::Ipv4Unicast),
+            Capability::Multiprotocol(AfiSafi::Ipv6Unicast),
             Capability::RouteRefresh,
             Capability::FourOctetAs(64513),
         ],
@@ -250,8 +250,8 @@ fn messages_out_of_place_end_the_session() {
     let messages = [
         ("OPEN", open().encode()),
         ("KEEPALIVE", message::keepalive()),
-        ("UPDATE", message::end_of_rib(Family::V4)),
-        ("REFRESH", message::route_refresh(Family::V4)),
+        ("UPDATE", message::end_of_rib(AfiSafi::Ipv4Unicast)),
+        ("REFRESH", message::route_refresh(AfiSafi::Ipv4Unicast)),
         (
             "NOTIFICATION",
             Notification::new(code::CEASE, cease::SHUTDOWN).encode(),
@@ -544,7 +544,7 @@ fn restart_of(session: &Session) -> GracefulRestart {
 #[test]
 fn only_the_first_session_of_a_process_comes_from_a_restart() {
     let mut session = established();
-    let families = vec![(Family::V4, true), (Family::V6, true)];
+    let families = vec![(AfiSafi::Ipv4Unicast, true), (AfiSafi::Ipv6Unicast, true)];
     assert_eq!(
         restart_of(&session),
         GracefulRestart {
@@ -583,7 +583,11 @@ fn only_the_first_session_of_a_process_comes_from_a_restart() {
 fn a_refresh_tells_a_family_again() {
     let mut session = established();
     pull(&mut session);
-    hear(&mut session, at(1), &message::route_refresh(Family::V6));
+    hear(
+        &mut session,
+        at(1),
+        &message::route_refresh(AfiSafi::Ipv6Unicast),
+    );
     assert_eq!(pull(&mut session), ["2001:db8:5::10/128 by 2001:db8::7"]);
 }
 
@@ -612,7 +616,7 @@ fn routes_that_cannot_be_told_are_named() {
             v4: hops().own.v4,
             v6: None,
         },
-        session: Some(Family::V4),
+        session: Some(AfiSafi::Ipv4Unicast),
     };
     session.handle(at(0), Input::Connected(hops));
     hear(
@@ -632,13 +636,13 @@ fn routes_that_cannot_be_told_are_named() {
 fn next_hops_follow_the_session() {
     let (v4, v6) = (hops().own.v4, hops().own.v6);
     for (own, session, by_v6, expected) in [
-        ((v4, v6), Family::V4, false, (v4, v6)),
-        ((v4, v6), Family::V4, true, (v4, v6)),
-        ((v4, v6), Family::V6, false, (v4, v6)),
-        ((v4, v6), Family::V6, true, (v6, v6)),
-        ((None, v6), Family::V6, false, (None, v6)),
-        ((None, v6), Family::V6, true, (v6, v6)),
-        ((v4, None), Family::V4, true, (v4, None)),
+        ((v4, v6), AfiSafi::Ipv4Unicast, false, (v4, v6)),
+        ((v4, v6), AfiSafi::Ipv4Unicast, true, (v4, v6)),
+        ((v4, v6), AfiSafi::Ipv6Unicast, false, (v4, v6)),
+        ((v4, v6), AfiSafi::Ipv6Unicast, true, (v6, v6)),
+        ((None, v6), AfiSafi::Ipv6Unicast, false, (None, v6)),
+        ((None, v6), AfiSafi::Ipv6Unicast, true, (v6, v6)),
+        ((v4, None), AfiSafi::Ipv4Unicast, true, (v4, None)),
     ] {
         let hops = NextHops {
             own: PerFamily {
@@ -649,8 +653,8 @@ fn next_hops_follow_the_session() {
         };
         assert_eq!(
             (
-                hops.choose(Family::V4, by_v6),
-                hops.choose(Family::V6, by_v6)
+                hops.choose(AfiSafi::Ipv4Unicast, by_v6),
+                hops.choose(AfiSafi::Ipv6Unicast, by_v6)
             ),
             expected
         );

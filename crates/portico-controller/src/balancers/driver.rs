@@ -2,6 +2,7 @@
 //! turn is taken a step further until it rests. One task owns all state; only requests and calls of
 //! the provider are in flight beside it.
 
+use portico_view::key_of;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future;
 use std::sync::Arc;
@@ -29,11 +30,11 @@ use super::service::{Ownership, Surroundings};
 use super::state::{Call, Called, Note, State, Step, Write};
 use crate::Shutdown;
 use crate::backoff::WatchBackoff;
-use crate::key::ObjectKey;
 use crate::light::LightService;
 use crate::provider::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
 use crate::task::AbortOnDrop;
+use portico_model::key::ObjectKey;
 
 /// How the controller of load balancers works.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ pub struct Options {
     pub concurrency: usize,
     /// How often each load balancer is compared with what it should be.
     pub resync: Duration,
+    /// Take every load balancer back, and end when none is left.
+    pub release: bool,
     /// How long a Service waits after a failed try, at first and at most.
     pub retry: (Duration, Duration),
     /// The metrics of the controller.
@@ -65,6 +68,7 @@ impl Default for Options {
             load_balancer_ip_mode: true,
             concurrency: 32,
             resync: Duration::from_secs(600),
+            release: false,
             retry: (Duration::from_secs(5), Duration::from_secs(300)),
             metrics: Arc::default(),
         }
@@ -91,7 +95,7 @@ const WRITE_DELAYS: Delays = Delays {
 const CONFLICT: Duration = Duration::from_millis(200);
 const FIELD_MANAGER: &str = "portico-balancers";
 
-/// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
+/// Runs until `shutdown`, or until everything is taken back that was to be; an API server that is away or answers with errors is waited for.
 pub async fn run(
     client: Client,
     provider: Arc<dyn Provider>,
@@ -194,6 +198,7 @@ impl Controller {
             node_healthz_port: options.node_healthz_port,
             load_balancer_ip_mode: options.load_balancer_ip_mode,
             ownership: Ownership::new(provider.name(), options.class.clone()),
+            release: options.release,
         };
         let delays = Delays {
             first: options.retry.0,
@@ -231,6 +236,15 @@ impl Controller {
         let mut news = self.provider.news();
         loop {
             self.start_work();
+            if self.has_released_all() {
+                if tokio::time::timeout(CALL, self.provider.settle())
+                    .await
+                    .is_err()
+                {
+                    warn!("the provider is not done; the next controller goes on with it");
+                }
+                return;
+            }
             let deadline = self.next_deadline();
             tokio::select! {
                 Some(change) = changes.next() => {
@@ -255,7 +269,7 @@ impl Controller {
             apply: |this: &mut Self, LightService(service)| {
                 this.state.apply_service(&service, Instant::now())
             },
-            delete: |this, service| this.state.delete_service(&ObjectKey::of(service.meta())),
+            delete: |this, service| this.state.delete_service(&key_of(service.meta())),
             retain: |this, listed| this.state.retain_services(listed),
         };
         let nodes = Handling {
@@ -275,8 +289,8 @@ impl Controller {
             },
         };
         let slices = Handling {
-            apply: |this: &mut Self, slice: EndpointSlice| this.state.apply_slice(&slice),
-            delete: |this, slice| this.state.delete_slice(&ObjectKey::of(&slice.metadata)),
+            apply: |this: &mut Controller, slice: EndpointSlice| this.state.apply_slice(&slice),
+            delete: |this, slice| this.state.delete_slice(&key_of(&slice.metadata)),
             retain: |this, listed| this.state.retain_slices(listed),
         };
         let reports = Handling {
@@ -326,7 +340,7 @@ impl Controller {
                 self.listings
                     .entry(kind)
                     .or_default()
-                    .insert(ObjectKey::of(object.meta()));
+                    .insert(key_of(object.meta()));
                 (handling.apply)(self, object);
             }
             Event::Apply(object) => (handling.apply)(self, object),
@@ -406,6 +420,10 @@ impl Controller {
             self.syncs.len(),
             self.syncs.failing(),
         );
+    }
+
+    fn has_released_all(&self) -> bool {
+        self.options.release && self.unlisted.is_empty() && self.state.services() == 0
     }
 
     fn begin(&mut self, key: ObjectKey, now: Instant) {

@@ -17,7 +17,7 @@ use tracing::debug;
 
 use super::metrics::Metrics;
 use super::state::Note;
-use crate::key::ObjectKey;
+use portico_model::key::ObjectKey;
 
 /// What kube's own controller calls itself in Events.
 const SOURCE: &str = "service-controller";

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use crate::key::ObjectKey;
+use portico_model::key::ObjectKey;
 
 /// The Services that have still to be told. A change that comes before all are done belongs to the
 /// same pass.

@@ -1,6 +1,7 @@
 //! A Service as the controller sees it: whose it is, what is wanted of a load balancer, what its
 //! status says.
 
+use portico_view::key_of;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,10 +9,10 @@ use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, Serv
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::conditions::Present;
-use crate::key::ObjectKey;
 use crate::provider::{
     Family, HealthCheck, Host, Ingress, IpMode, Port, Protocol, Request, ServiceRef,
 };
+use portico_model::key::ObjectKey;
 
 /// Set before the first call of a provider, removed after the last.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -72,6 +73,8 @@ pub(super) struct Surroundings {
     /// Whether addresses are written with their `ipMode`.
     pub load_balancer_ip_mode: bool,
     pub ownership: Ownership,
+    /// The controller leaves the cluster: no Service is to have a load balancer from it any more.
+    pub release: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -108,10 +111,14 @@ impl Facts {
                 .any(|name| name == finalizer)
         };
         let deleting = metadata.deletion_timestamp.is_some();
-        let claim = claim(&spec, deleting, has(FINALIZER), has(&ours.finalizer), ours);
+        let released = surroundings.release && !deleting;
+        // What only has the shared finalizer may be held by another controller, which goes on.
+        let shared = has(FINALIZER) && !released;
+        let ends = deleting || released;
+        let claim = claim(&spec, ends, shared, has(&ours.finalizer), ours);
         let labels = metadata.labels.as_ref();
-        Self {
-            key: ObjectKey::of(metadata),
+        Facts {
+            key: key_of(metadata),
             version: version(metadata),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             generation: metadata.generation,
@@ -157,12 +164,12 @@ fn version(metadata: &ObjectMeta) -> u64 {
 }
 
 /// A type that is not LoadBalancer has no class, so the own finalizer has to say whose the Service
-/// was.
-fn claim(spec: &ServiceSpec, deleting: bool, shared: bool, own: bool, ours: &Ownership) -> Claim {
+/// was. `ends`: the Service is being deleted, or no Service is to keep its load balancer.
+fn claim(spec: &ServiceSpec, ends: bool, shared: bool, own: bool, ours: &Ownership) -> Claim {
     let balanced = spec.type_.as_deref() == Some("LoadBalancer");
     let of_our_class = balanced && ours.is_ours(spec.load_balancer_class.as_deref());
     match () {
-        () if of_our_class && !deleting => Claim::Wanted,
+        () if of_our_class && !ends => Claim::Wanted,
         () if of_our_class && (own || shared) => Claim::CleanUp,
         () if own && balanced => Claim::HandOver,
         () if own => Claim::CleanUp,
@@ -213,7 +220,7 @@ fn request(service: &Service, spec: ServiceSpec, surroundings: &Surroundings) ->
             .ip_families
             .iter()
             .flatten()
-            .filter_map(|family| parse_family(family))
+            .filter_map(|family| Family::named(family))
             .collect(),
         require_all_families: spec.ip_family_policy.as_deref() == Some("RequireDualStack"),
         ports: spec.ports.iter().flatten().filter_map(parse_port).collect(),
@@ -245,20 +252,8 @@ pub fn balancer_name(uid: &str) -> String {
     std::iter::once('a').chain(letters).take(32).collect()
 }
 
-fn parse_family(text: &str) -> Option<Family> {
-    match text {
-        "IPv4" => Some(Family::V4),
-        "IPv6" => Some(Family::V6),
-        _ => None,
-    }
-}
-
-pub(super) fn parse_protocol(text: Option<&str>) -> Protocol {
-    match text {
-        Some("UDP") => Protocol::Udp,
-        Some("SCTP") => Protocol::Sctp,
-        _ => Protocol::Tcp,
-    }
+pub fn parse_protocol(text: Option<&str>) -> Protocol {
+    text.and_then(Protocol::named).unwrap_or(Protocol::Tcp)
 }
 
 fn parse_port(port: &ServicePort) -> Option<Port> {

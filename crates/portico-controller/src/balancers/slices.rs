@@ -1,6 +1,7 @@
 //! Endpoints of Services, as far as load balancers go: how many are ready, on which nodes, and for
 //! some providers which.
 
+use portico_view::key_of;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::service::parse_protocol;
 use crate::endpoints::LABEL_SERVICE_NAME;
-use crate::key::ObjectKey;
 use crate::provider::{Endpoint, Protocol};
+use portico_model::key::ObjectKey;
 
 #[derive(Debug, Default)]
 pub(super) struct Slices {
@@ -54,8 +55,8 @@ pub(super) struct Served {
 
 impl Slices {
     /// The Services that this changes.
-    pub(super) fn apply(&mut self, slice: &EndpointSlice) -> Vec<ObjectKey> {
-        let key = ObjectKey::of(&slice.metadata);
+    pub fn apply(&mut self, slice: &EndpointSlice) -> Vec<ObjectKey> {
+        let key = key_of(&slice.metadata);
         let Some(after) = self.parse(&key, slice) else {
             return self.delete(&key).into_iter().collect();
         };

@@ -18,8 +18,8 @@ use super::nodes::Nodes;
 use super::reports::Reports;
 use super::service::{Facts, Surroundings};
 use super::slices::Slices;
-use crate::key::ObjectKey;
 use crate::provider::{Abilities, Endpoint, Node, Request};
+use portico_model::key::ObjectKey;
 
 pub(super) use notes::Note;
 pub(super) use steps::{Call, Called, Step, Write};

@@ -6,6 +6,7 @@
 //! kind are numbers that grow, and a list shows every write that was answered before the list
 //! began.
 
+use portico_view::key_of;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -191,11 +192,7 @@ fn identity<K: Metadata<Ty = ObjectMeta>>(object: &K) -> (ObjectKey, String, u64
         .as_deref()
         .and_then(|version| version.parse().ok())
         .unwrap_or(0);
-    (
-        ObjectKey::of(meta),
-        meta.uid.clone().unwrap_or_default(),
-        version,
-    )
+    (key_of(meta), meta.uid.clone().unwrap_or_default(), version)
 }
 
 #[cfg(test)]

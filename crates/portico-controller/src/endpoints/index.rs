@@ -4,6 +4,7 @@
 //! what it touches and not the number of Services times the number of Pods. A change that no
 //! endpoint can depend on touches nothing.
 
+use portico_view::key_of;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
@@ -75,7 +76,7 @@ impl Default for Index {
             pods_by_node: HashMap::new(),
             zones: Zones::new(),
             slices: Cache::new(service_of_slice),
-            endpoints: Cache::new(|endpoints| Some(ObjectKey::of(&endpoints.metadata))),
+            endpoints: Cache::new(|endpoints| Some(key_of(&endpoints.metadata))),
             touched: BTreeSet::new(),
             listings: BTreeMap::new(),
         }
@@ -104,7 +105,7 @@ impl Index {
 
     /// Takes in a Service as it is now.
     pub fn apply_service(&mut self, mut service: Service) {
-        let key = ObjectKey::of(&service.metadata);
+        let key = key_of(&service.metadata);
         self.note(Kind::Service, &key);
         service.metadata.managed_fields = None;
         service.status = None;
@@ -127,7 +128,7 @@ impl Index {
 
     /// Forgets a Service.
     pub fn delete_service(&mut self, service: &Service) {
-        self.remove_service(&ObjectKey::of(&service.metadata));
+        self.remove_service(&key_of(&service.metadata));
     }
 
     /// Takes in a Pod as it is now.
@@ -153,12 +154,12 @@ impl Index {
 
     /// Forgets a Pod.
     pub fn delete_pod(&mut self, pod: &Pod) {
-        self.remove_pod(&ObjectKey::of(&pod.metadata));
+        self.remove_pod(&key_of(&pod.metadata));
     }
 
     /// Takes in a Node as it is now.
     pub fn apply_node(&mut self, node: &Node) {
-        let key = ObjectKey::of(&node.metadata);
+        let key = key_of(&node.metadata);
         self.note(Kind::Node, &key);
         let zone = node
             .metadata

@@ -9,12 +9,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+use portico_model::table::Family;
+
 use super::{
     ANNOTATION_OVER_CAPACITY, ENDPOINTS_MANAGER, LABEL_ENDPOINTS_MANAGED_BY, PodFacts, Snapshot,
     plan::set_trigger_time,
     wanted::{
-        self, Family, Port, addresses_of, families, pod_reference, published_hostname,
-        resolve_ports,
+        self, Port, addresses_of, families, pod_reference, published_hostname, resolve_ports,
     },
 };
 
@@ -155,10 +156,10 @@ fn pod_subsets(service: &Service, pod: &PodFacts) -> Vec<EndpointSubset> {
 fn endpoint_address(service: &Service, pod: &PodFacts) -> Option<EndpointAddress> {
     let listed = wanted::spec(service).and_then(|spec| spec.ip_families.as_ref()?.first());
     let family = match (listed.map(String::as_str), families(service)) {
-        (Some("IPv6"), _) => Family::IPv6,
-        (Some(_), _) => Family::IPv4,
+        (Some("IPv6"), _) => Family::V6,
+        (Some(_), _) => Family::V4,
         (None, families) if families.len() == 1 => families.first().copied()?,
-        (None, _) => Family::of(pod.ips.first()?),
+        (None, _) => Family::of(*pod.ips.first()?),
     };
     Some(EndpointAddress {
         ip: addresses_of(pod, family).next()?.to_string(),

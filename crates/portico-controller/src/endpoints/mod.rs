@@ -22,12 +22,12 @@ mod pod;
 mod trigger;
 mod wanted;
 
-pub use crate::key::ObjectKey;
 pub use driver::{Counters, Options, run};
 pub use index::{Index, Snapshot};
 pub use legacy::{EndpointsPlan, MAX_ADDRESSES, plan_endpoints};
 pub use plan::{Plan, plan};
 pub use pod::PodFacts;
+pub use portico_model::key::ObjectKey;
 
 /// Marks a slice as written by this controller; the upstream name, so that either controller can
 /// take over.

@@ -12,10 +12,12 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 
+use portico_model::table::Family;
+
 use super::{
     ANNOTATION_TRIGGER_TIME, LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, SLICE_MANAGER, Snapshot,
     placement::{Placement, place},
-    wanted::{self, Family, Group, Port, families, groups, port_set},
+    wanted::{self, Group, Port, families, groups, port_set},
 };
 
 /// Writes in the order in which they are made: an endpoint that moves is in two slices for a

@@ -1,6 +1,7 @@
 //! What an endpoint can depend on in a Pod, and nothing else: two Pods with equal facts give equal
 //! endpoints, and a hundred thousand of them fit in memory.
 
+use portico_view::key_of;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
@@ -58,7 +59,7 @@ impl PodFacts {
         let status = pod.status.as_ref();
         let ready = status.and_then(ready_condition);
         Self {
-            key: ObjectKey::of(&pod.metadata),
+            key: key_of(&pod.metadata),
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             labels: pod.metadata.labels.clone().unwrap_or_default(),
             node: spec.and_then(|spec| non_empty(&spec.node_name)),

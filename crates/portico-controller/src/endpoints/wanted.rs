@@ -16,35 +16,12 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
+use portico_model::table::Family;
+
 use super::{LABEL_HEADLESS, PodFacts, pod::parse_ip};
 
 /// Node name to zone, for every node there is.
 pub(super) type Zones = BTreeMap<String, Option<String>>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Family {
-    IPv4,
-    IPv6,
-}
-
-impl Family {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::IPv4 => "IPv4",
-            Self::IPv6 => "IPv6",
-        }
-    }
-
-    pub(super) fn of(ip: &IpAddr) -> Self {
-        if ip.is_ipv4() { Self::IPv4 } else { Self::IPv6 }
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        [Self::IPv4, Self::IPv6]
-            .into_iter()
-            .find(|family| family.as_str() == name)
-    }
-}
 
 /// A port of an endpoint, resolved for one Pod; absent and default values are the same value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,8 +146,8 @@ fn endpoint(service: &Service, pod: &PodFacts, zones: &Zones, family: Family) ->
     })
 }
 
-pub(super) fn addresses_of(pod: &PodFacts, family: Family) -> impl Iterator<Item = &IpAddr> {
-    pod.ips.iter().filter(move |ip| Family::of(ip) == family)
+pub fn addresses_of(pod: &PodFacts, family: Family) -> impl Iterator<Item = &IpAddr> {
+    pod.ips.iter().filter(move |ip| Family::of(**ip) == family)
 }
 
 pub(super) fn pod_reference(pod: &PodFacts) -> ObjectReference {
@@ -282,10 +259,8 @@ pub(super) fn families(service: &Service) -> BTreeSet<Family> {
     let families: BTreeSet<Family> = listed.filter_map(|name| Family::named(name)).collect();
     match (families.is_empty(), cluster_ip(service)) {
         (false, _) => families,
-        (true, Some(ip)) => {
-            BTreeSet::from([parse_ip(ip).map_or(Family::IPv4, |ip| Family::of(&ip))])
-        }
-        (true, None) => BTreeSet::from([Family::IPv4, Family::IPv6]),
+        (true, Some(ip)) => BTreeSet::from([parse_ip(ip).map_or(Family::V4, |ip| Family::of(ip))]),
+        (true, None) => BTreeSet::from([Family::V4, Family::V6]),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Runs the checks: the watch feeds the monitor, the monitor says which endpoint to probe and which
 //! slice to write. One task owns all state; only probes and requests are under way beside it.
 
+use portico_model::key::ObjectKey;
+use portico_view::key_of;
 use std::{
     collections::BTreeSet,
     future,
@@ -28,7 +30,6 @@ use super::{LABEL, Monitor, Networks, monitor::Target, probe::Prober};
 use crate::{
     Shutdown,
     backoff::WatchBackoff,
-    key::ObjectKey,
     queue::{Delays, End, Queue},
 };
 
@@ -232,7 +233,7 @@ impl Driver {
         match event {
             Event::Init => self.listed = Some(BTreeSet::new()),
             Event::InitApply(slice) | Event::Apply(slice) => self.apply(slice),
-            Event::Delete(slice) => self.monitor.delete(&ObjectKey::of(&slice.metadata)),
+            Event::Delete(slice) => self.monitor.delete(&key_of(&slice.metadata)),
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
                 let gone: Vec<ObjectKey> = self
@@ -247,7 +248,7 @@ impl Driver {
     }
 
     fn apply(&mut self, slice: EndpointSlice) {
-        let key = ObjectKey::of(&slice.metadata);
+        let key = key_of(&slice.metadata);
         if let Some(listed) = &mut self.listed {
             listed.insert(key.clone());
         }

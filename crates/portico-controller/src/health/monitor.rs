@@ -1,5 +1,6 @@
 //! Which endpoints are asked when, and which slices follow from the answers.
 
+use portico_view::key_of;
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -11,7 +12,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlic
 use portico_model::checks::{Checks, Probe, Ranges, Refused};
 
 use super::{CHECK, Check, CheckError, FAILING, Networks};
-use crate::key::ObjectKey;
+use portico_model::key::ObjectKey;
 
 /// An address that is in several slices is asked once for each way in which it is.
 pub(super) type Target = (SocketAddr, Check);
@@ -84,7 +85,7 @@ impl Monitor {
     /// A slice as it is now. Where it does not say how to check, its endpoints are left as they
     /// are.
     pub fn apply(&mut self, slice: EndpointSlice, now: Duration) -> Result<(), CheckError> {
-        let key = ObjectKey::of(&slice.metadata);
+        let key = key_of(&slice.metadata);
         let annotation = slice
             .metadata
             .annotations

@@ -10,6 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
     pub protocol: Protocol,
+    /// The client.
+    pub from: IpAddr,
     /// Where the client sends to.
     pub to: SocketAddr,
     /// The address that answers: the endpoint, or `to` itself where the flow is not translated.
@@ -31,6 +33,12 @@ impl Flow {
         }
         Some(Self {
             protocol,
+            from: end_of(
+                &original,
+                [CTA_IP_V4_SRC, CTA_IP_V6_SRC],
+                CTA_PROTO_SRC_PORT,
+            )?
+            .ip(),
             to: end_of(
                 &original,
                 [CTA_IP_V4_DST, CTA_IP_V6_DST],

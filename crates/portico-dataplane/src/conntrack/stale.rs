@@ -1,10 +1,11 @@
-//! Which flows are stale: those to a frontend that do not go to an endpoint which still serves it.
-//! Pure.
+//! Which flows are stale: those to a frontend that do not go to an endpoint which still serves it, or
+//! whose client may no longer use it. Pure.
 
 use super::flow::Flow;
+use ipnet::IpNet;
 use portico_model::table::{
-    Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKey, NodePortAddresses, NodeRules,
-    PerFamily, PortKey, Protocol, ServicePort,
+    Change, DmzPods, Endpoint, Family, ForwardingTable, Frontend, FrontendKey, FrontendKind,
+    NodePortAddresses, NodeRules, PerFamily, PortKey, Protocol, ServicePort,
 };
 use std::collections::{BTreeMap, btree_map::Entry};
 use std::net::{IpAddr, SocketAddr};
@@ -21,6 +22,7 @@ pub const ABANDONED_AFTER: Duration = Duration::from_secs(10);
 pub struct Stale {
     frontends: BTreeMap<FrontendKey, Fate>,
     node_ports: PerFamily<NodePortAddresses>,
+    dmz: PerFamily<DmzPods>,
     /// Ports without endpoints, whose flows are to be looked at with [`check`] after
     /// [`ABANDONED_AFTER`].
     pub abandoned: Vec<PortKey>,
@@ -28,8 +30,8 @@ pub struct Stale {
 
 #[derive(Clone, Debug)]
 enum Fate {
-    /// Flows that go to one of its endpoints stay. All others end, also those that are not
-    /// translated: they began before the frontend was there.
+    /// Flows that go to one of its endpoints stay, if their client may use it. All others end, also
+    /// those that nobody translated: they began before the frontend was there.
     Served(Arc<ServicePort>),
     /// There is no such frontend any more. Flows end that go to an endpoint it had; what else is
     /// sent there is not ours.
@@ -79,7 +81,8 @@ impl Stale {
     fn new(rules: &NodeRules) -> Self {
         Self {
             node_ports: rules.node_ports.clone(),
-            ..Self::default()
+            dmz: rules.dmz.clone(),
+            ..Stale::default()
         }
     }
 
@@ -102,7 +105,8 @@ impl Stale {
             has_endpoints && before.is_some_and(|before| !had || loses_endpoints(before, after));
         for frontend in &after.frontends {
             let is_new = !before.is_some_and(|before| has(before, frontend));
-            if is_new || others {
+            let narrower = before.is_some_and(|before| excludes_more(before, after, frontend));
+            if is_new || others || narrower {
                 self.insert(key, frontend, Fate::Served(Arc::clone(after)));
             }
         }
@@ -121,12 +125,19 @@ impl Stale {
     }
 
     pub(super) fn ends(&self, flow: &Flow, mut is_local: impl FnMut(IpAddr) -> bool) -> bool {
-        self.judge(flow.protocol, flow.to, flow.answered_by, &mut is_local)
+        self.judge(
+            flow.protocol,
+            flow.from,
+            flow.to,
+            flow.answered_by,
+            &mut is_local,
+        )
     }
 
     fn judge(
         &self,
         protocol: Protocol,
+        from: IpAddr,
         to: SocketAddr,
         answered_by: SocketAddr,
         is_local: &mut dyn FnMut(IpAddr) -> bool,
@@ -142,13 +153,40 @@ impl Stale {
         };
         let node_port = || fate_at(None).filter(|_| self.has_node_ports(to.ip(), is_local));
         match fate_at(Some(to.ip())).or_else(node_port) {
-            Some(Fate::Served(port)) => !serves(port, answered_by),
+            Some(Fate::Served(port)) => {
+                !serves(port, answered_by) || self.shuts_out(port, from, to, is_local)
+            }
             Some(Fate::Gone(port)) if has_endpoints(port) => serves(port, answered_by),
             // Those it had before that are not known any more; whatever was translated went to one
             // of them.
             Some(Fate::Gone(_)) => answered_by != to,
             None => false,
         }
+    }
+
+    /// A pod may have the address of one that was let in.
+    fn shuts_out(
+        &self,
+        port: &ServicePort,
+        from: IpAddr,
+        to: SocketAddr,
+        is_local: &mut dyn FnMut(IpAddr) -> bool,
+    ) -> bool {
+        let at_cluster_ip = |frontend: &&Frontend| {
+            frontend.kind == FrontendKind::ClusterIp
+                && (frontend.address, frontend.port) == (Some(to.ip()), to.port())
+        };
+        let Some(frontend) = port.frontends.iter().find(at_cluster_ip) else {
+            return false;
+        };
+        let is_let_in = |sources: &Arc<[IpNet]>| sources.iter().any(|own| own.contains(&from));
+        let kept_in_dmz =
+            self.dmz.get(Family::of(from)).has(from) && port.dmz.binary_search(&from).is_err();
+        frontend
+            .sources
+            .as_ref()
+            .is_some_and(|sources| !is_let_in(sources))
+            || (kept_in_dmz && !is_local(from))
     }
 
     fn has_node_ports(&self, address: IpAddr, is_local: &mut dyn FnMut(IpAddr) -> bool) -> bool {
@@ -207,6 +245,27 @@ fn has(port: &ServicePort, frontend: &Frontend) -> bool {
     port.frontends
         .iter()
         .any(|other| (other.address, other.port) == (frontend.address, frontend.port))
+}
+
+/// Some client of the cluster IP may no longer use it.
+fn excludes_more(before: &ServicePort, after: &ServicePort, frontend: &Frontend) -> bool {
+    if frontend.kind != FrontendKind::ClusterIp {
+        return false;
+    }
+    let mut old = before
+        .frontends
+        .iter()
+        .filter(|old| old.kind == frontend.kind);
+    let lost = |old: &Frontend| match (&old.sources, &frontend.sources) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(old), Some(new)) => old.iter().any(|source| !new.contains(source)),
+    };
+    old.any(lost)
+        || before
+            .dmz
+            .iter()
+            .any(|pod| after.dmz.binary_search(pod).is_err())
 }
 
 /// All that serve, whether they get new connections or not.

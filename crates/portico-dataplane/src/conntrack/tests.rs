@@ -1,9 +1,10 @@
 //! In the kernel: exactly which flows remain.
 
 use super::*;
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade,
-    NodePortAddresses, NodeRules, Outcome, PerFamily, PortKey, Protocol, ServiceName, ServicePort,
+    NodePortAddresses, NodeRules, Outcome, PerFamily, PortKey, Protocol, ServicePort,
 };
 use portico_testbed::{Host, Testbed};
 use std::net::{SocketAddr, UdpSocket};
@@ -105,10 +106,7 @@ fn service_port(frontends: &[&str], endpoints: &[&str]) -> Arc<ServicePort> {
 }
 
 fn key(protocol: Protocol, family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: "dns".into(),
-    };
+    let service = ObjectKey::new("default", "dns");
     PortKey {
         service,
         port: "".into(),

@@ -4,8 +4,10 @@
 use super::names::{
     FORWARD, MARK_MASQ, MARTIANS, MASQ_UNLESS_POD, POSTROUTING, SERVICES, Shared, Table,
 };
-use super::rules::{Chain, Rule, destination, family_of, from_pod};
-use portico_model::table::{Family, NodePortAddresses, NodeRules};
+use super::rules::{Chain, FROM_NODE, Rule, destination, family_of, from_pod, source};
+use ipnet::IpNet;
+use portico_model::table::{DmzPods, Family, NodePortAddresses, NodeRules};
+use std::net::IpAddr;
 
 const NEW: &str = "-m conntrack --ctstate NEW";
 
@@ -144,11 +146,37 @@ pub(crate) fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<Str
                     .text(),
             ]
         }
+        Shared::Firewall => dmz_jumps(rules.dmz.get(family)),
+        Shared::Dmz => vec![Rule::to(Shared::ClosedToDmz.name()).text()],
         Shared::NodePorts
         | Shared::Refused
         | Shared::RefusedNodePorts
-        | Shared::Firewall
-        | Shared::ClusterIps => Vec::new(),
+        | Shared::ClusterIps
+        | Shared::ClosedToDmz => Vec::new(),
+    }
+}
+
+/// The rules that tell packets of pods in the DMZ from others: the last of their chain. The node's
+/// own pass here as well.
+pub fn dmz_jumps(dmz: &DmzPods) -> Vec<String> {
+    let from = |address: &IpAddr, target: &str| {
+        Rule {
+            source: source(&IpNet::from(*address)),
+            ..Rule::to(target)
+        }
+        .text()
+    };
+    let to_dmz = Shared::Dmz.name();
+    match dmz {
+        DmzPods::Listed(listed) => listed.iter().map(|pod| from(pod, to_dmz)).collect(),
+        DmzPods::AllBut(others) => {
+            let own = Rule::to("RETURN").matching(FROM_NODE).text();
+            let others = others.iter().map(|pod| from(pod, "RETURN"));
+            std::iter::once(own)
+                .chain(others)
+                .chain([Rule::to(to_dmz).text()])
+                .collect()
+        }
     }
 }
 

@@ -38,21 +38,23 @@ pub(crate) const MASQ_UNLESS_POD: &str = "PORTICO-MASQ-UNLESS-POD";
 pub(crate) const CANARY: &str = "KUBE-PROXY-CANARY";
 
 /// Chains that only IPVS mode has, ours or kube-proxy's.
-pub(crate) mod ipvs {
-    pub(crate) const FIREWALL: &str = "KUBE-PROXY-FIREWALL";
-    pub(crate) const SOURCE_RANGES: &str = "KUBE-SOURCE-RANGES-FIREWALL";
-    pub(crate) const NODE_PORT: &str = "KUBE-NODE-PORT";
-    pub(crate) const FILTER: &str = "KUBE-IPVS-FILTER";
-    pub(crate) const INSIDE: &str = "PORTICO-INSIDE";
-    pub(crate) const OUTSIDE: &str = "PORTICO-OUTSIDE";
+pub mod ipvs {
+    pub const FIREWALL: &str = "KUBE-PROXY-FIREWALL";
+    pub const SOURCE_RANGES: &str = "KUBE-SOURCE-RANGES-FIREWALL";
+    pub const NODE_PORT: &str = "KUBE-NODE-PORT";
+    pub const FILTER: &str = "KUBE-IPVS-FILTER";
+    pub const INSIDE: &str = "PORTICO-INSIDE";
+    pub const OUTSIDE: &str = "PORTICO-OUTSIDE";
+    pub const DMZ: &str = "PORTICO-FROM-DMZ";
 
-    pub(super) const ALL: [&str; 8] = [
+    pub(super) const ALL: [&str; 9] = [
         FIREWALL,
         SOURCE_RANGES,
         NODE_PORT,
         FILTER,
         INSIDE,
         OUTSIDE,
+        DMZ,
         "KUBE-LOAD-BALANCER",
         "KUBE-IPVS-OUT-FILTER",
     ];
@@ -69,21 +71,27 @@ pub(crate) enum Shared {
     RefusedNodePorts,
     /// Health checks of load balancers are let in; at its end, node ports without endpoints.
     HealthChecks,
-    /// Load-balancer IPs that only some sources may use.
+    /// Load-balancer IPs and cluster IPs that only some sources may use; at its end, packets of pods
+    /// in the DMZ.
     Firewall,
     /// Ports of cluster IPs that no Service defines.
     ClusterIps,
+    /// Cluster IPs that pods in the DMZ may use; at its end, the others.
+    Dmz,
+    ClosedToDmz,
 }
 
 impl Shared {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Services,
-        Self::NodePorts,
-        Self::Refused,
-        Self::RefusedNodePorts,
-        Self::HealthChecks,
-        Self::Firewall,
-        Self::ClusterIps,
+    pub const ALL: [Shared; 9] = [
+        Shared::Services,
+        Shared::NodePorts,
+        Shared::Refused,
+        Shared::RefusedNodePorts,
+        Shared::HealthChecks,
+        Shared::Firewall,
+        Shared::ClusterIps,
+        Shared::Dmz,
+        Shared::ClosedToDmz,
     ];
 
     pub(crate) fn table(self) -> Table {
@@ -95,12 +103,14 @@ impl Shared {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Services => SERVICES,
-            Self::NodePorts | Self::HealthChecks => "KUBE-NODEPORTS",
-            Self::Refused => "KUBE-EXTERNAL-SERVICES",
-            Self::RefusedNodePorts => "PORTICO-NODE-PORTS",
-            Self::Firewall => "KUBE-PROXY-FIREWALL",
-            Self::ClusterIps => "PORTICO-CLUSTER-IPS",
+            Shared::Services => SERVICES,
+            Shared::NodePorts | Shared::HealthChecks => "KUBE-NODEPORTS",
+            Shared::Refused => "KUBE-EXTERNAL-SERVICES",
+            Shared::RefusedNodePorts => "PORTICO-NODE-PORTS",
+            Shared::Firewall => "KUBE-PROXY-FIREWALL",
+            Shared::ClusterIps => "PORTICO-CLUSTER-IPS",
+            Shared::Dmz => "PORTICO-DMZ",
+            Shared::ClosedToDmz => "PORTICO-CLOSED-TO-DMZ",
         }
     }
 }
@@ -114,7 +124,7 @@ pub enum PortChain {
     Local,
     /// What comes to an external address, before an endpoint is chosen.
     External,
-    /// Sources that may use a load-balancer IP.
+    /// Sources that may use a load-balancer IP or a cluster IP.
     Firewall,
 }
 
@@ -144,8 +154,9 @@ pub(crate) fn depth(name: &str) -> usize {
     ];
     match (name, first.iter().position(|other| *other == name), of_port) {
         (_, Some(position), _) => position,
+        (ipvs::DMZ, ..) => first.len(),
         (_, _, Some(position)) => first.len() + position,
-        (MASQ_UNLESS_POD, ..) => first.len() + prefixes.len(),
+        (MASQ_UNLESS_POD | "PORTICO-DMZ", ..) => first.len() + prefixes.len(),
         _ => first.len() + prefixes.len() + 1,
     }
 }
@@ -219,13 +230,11 @@ pub(crate) fn program_stem(family: Family) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portico_model::table::{Protocol, ServiceName};
+    use portico_model::key::ObjectKey;
+    use portico_model::table::Protocol;
 
     fn key(namespace: &str, name: &str, port: &str) -> PortKey {
-        let service = ServiceName {
-            namespace: namespace.into(),
-            name: name.into(),
-        };
+        let service = ObjectKey::new(namespace, name);
         PortKey {
             service,
             port: port.into(),

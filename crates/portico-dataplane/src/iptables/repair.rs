@@ -6,7 +6,8 @@ use super::names::{CANARY, MARTIANS, SERVICES, Shared, Table};
 use super::plan::{Edit, Planner, Ports, Sink, remove_all};
 use super::read::{Installed, fingerprint, meaning, target};
 use super::rules::{Chain, port_rules};
-use portico_model::table::{PortKey, ServiceName, ServicePort};
+use portico_model::key::ObjectKey;
+use portico_model::table::{PortKey, ServicePort};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -16,7 +17,7 @@ const WORTH_WAITING_FOR: usize = 300;
 
 /// The API server's own Service, and what runs the cluster (its DNS, above all).
 fn is_urgent(key: &PortKey) -> bool {
-    let ServiceName { namespace, name } = &key.service;
+    let ObjectKey { namespace, name } = &key.service;
     &**namespace == "kube-system" || (&**namespace == "default" && &**name == "kubernetes")
 }
 

@@ -11,8 +11,8 @@ use super::names::{
 };
 use ipnet::IpNet;
 use portico_model::table::{
-    Endpoint, Family, Frontend, FrontendKind, LocalPods, Masquerade, NodeRules, Outcome, PortKey,
-    ServicePort,
+    DmzPods, Endpoint, Family, Frontend, FrontendKind, LocalPods, Masquerade, NodeRules, Outcome,
+    PortKey, ServicePort,
 };
 use std::net::IpAddr;
 
@@ -182,7 +182,8 @@ struct Writer<'a> {
     key: &'a PortKey,
     port: &'a ServicePort,
     pods: &'a LocalPods,
-    /// The name of the service port, as comments have it.
+    dmz: &'a DmzPods,
+    /// Of the port, as comments have it.
     name: String,
 }
 
@@ -192,6 +193,7 @@ impl<'a> Writer<'a> {
             key,
             port,
             pods: rules.local_pods.get(key.family),
+            dmz: rules.dmz.get(key.family),
             name: key.label(),
         }
     }
@@ -214,6 +216,9 @@ impl<'a> Writer<'a> {
         let firewalled = frontend.sources.is_some();
         if translates(frontend) {
             let (shared, rule) = match frontend.kind {
+                FrontendKind::ClusterIp if firewalled => {
+                    (Shared::Services, Some(self.chain(PortChain::Firewall)))
+                }
                 FrontendKind::ClusterIp => (Shared::Services, self.pool(frontend.outside)),
                 FrontendKind::NodePort => {
                     (Shared::NodePorts, Some(self.chain(PortChain::External)))
@@ -249,6 +254,13 @@ impl<'a> Writer<'a> {
                 frontend
                     .address
                     .map(|address| (Shared::ClusterIps, self.undefined_ports(address))),
+            );
+            rules.extend(
+                frontend
+                    .address
+                    .filter(|_| !self.dmz.is_empty())
+                    .into_iter()
+                    .flat_map(|address| self.dmz_rules(frontend, address)),
             );
         }
         rules
@@ -286,6 +298,24 @@ impl<'a> Writer<'a> {
             ..Rule::to(reject(self.key.family))
         };
         rule.comment(&format!("{} cluster IP", self.name)).text()
+    }
+
+    /// The packet may have been translated already: what counts is where it was sent to.
+    fn dmz_rules(&self, frontend: &Frontend, address: IpAddr) -> Vec<(Shared, String)> {
+        let sent_to = format!("-m conntrack --ctorigdst {address}");
+        let open = |pod: &IpAddr| {
+            let rule = Rule {
+                source: source(&host(*pod)),
+                protocol: format!("-p {}", self.key.protocol.lower()),
+                ..Rule::to("RETURN")
+            };
+            let rule = rule.comment(&self.about(frontend));
+            let sent_to = format!("{sent_to} --ctorigdstport {}", frontend.port);
+            (Shared::Dmz, rule.matching(&sent_to).text())
+        };
+        let closed = Rule::to("DROP").comment(&self.about(frontend));
+        let closed = (Shared::ClosedToDmz, closed.matching(&sent_to).text());
+        self.port.dmz.iter().map(open).chain([closed]).collect()
     }
 
     fn about(&self, frontend: &Frontend) -> String {
@@ -393,7 +423,6 @@ impl<'a> Writer<'a> {
     fn firewall_chain(&self, frontend: &Frontend) -> Option<Chain> {
         let sources = frontend.sources.as_ref()?;
         let name = self.chain(PortChain::Firewall);
-        let external = self.chain(PortChain::External);
         let let_in = |target: &str| -> Vec<Rule> {
             let sources = sources
                 .iter()
@@ -403,11 +432,15 @@ impl<'a> Writer<'a> {
                 ..Rule::to(target)
             };
             sources
-                .map(|network| rule(network).comment(&format!("{} loadbalancer IP", self.name)))
+                .map(|network| rule(network).comment(&self.about(frontend)))
                 .collect()
         };
         if translates(frontend) {
-            return Some(self.nat_chain(name, let_in(&external)));
+            let chosen = match frontend.kind {
+                FrontendKind::ClusterIp => self.pool(frontend.outside)?,
+                _ => self.chain(PortChain::External),
+            };
+            return Some(self.nat_chain(name, let_in(&chosen)));
         }
         let mut rules = let_in("RETURN");
         rules.push(Rule::to("DROP"));

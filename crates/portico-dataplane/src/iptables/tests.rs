@@ -1,9 +1,10 @@
 //! Against the kernel, in network namespaces of their own, with both variants.
 
 use super::*;
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Endpoint, Frontend, FrontendKind, LocalPods, Masquerade, NodePortAddresses, Outcome, PortKey,
-    Protocol, ServiceName, ServicePort,
+    Protocol, ServicePort,
 };
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -191,10 +192,7 @@ fn options(variant: Variant) -> Options {
 }
 
 fn key(name: &str, family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: "ns".into(),
-        name: name.into(),
-    };
+    let service = ObjectKey::new("ns", name);
     PortKey {
         service,
         port: "http".into(),

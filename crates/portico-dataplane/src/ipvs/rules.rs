@@ -9,7 +9,7 @@
 use super::sets::Set;
 use super::shadow;
 use crate::iptables::fixed::{
-    Features, Hook, forward, masq_unless_pod, postrouting, service_cidrs,
+    Features, Hook, dmz_jumps, forward, masq_unless_pod, postrouting, service_cidrs,
 };
 use crate::iptables::names::{FORWARD, MARK_MASQ, POSTROUTING, SERVICES, Shared, Table, ipvs};
 use crate::iptables::rules::{Chain, FROM_NODE, Rule, from_pod, masquerade_unless_pod, reject};
@@ -38,6 +38,8 @@ pub(super) fn chains(rules: &NodeRules, family: Family, features: Features) -> V
         chain(Table::Mangle, ipvs::SOURCE_RANGES, writer.source_ranges()),
         chain(Table::Mangle, ipvs::OUTSIDE, writer.outside()),
         chain(Table::Mangle, ipvs::FIREWALL, writer.firewall()),
+        chain(Table::Mangle, ipvs::DMZ, writer.dmz()),
+        chain(Table::Mangle, Shared::Dmz.name(), writer.kept_in_dmz()),
         chain(
             Table::Nat,
             MARK_MASQ,
@@ -87,6 +89,7 @@ pub(super) fn hooks() -> Vec<Hook> {
             .text()
     };
     let firewall = || new(ipvs::FIREWALL, "kube-proxy firewall rules");
+    let dmz = || new(ipvs::DMZ, "pods in the DMZ");
     let services = || all(SERVICES, "kubernetes service portals");
     let filter = || new(ipvs::FILTER, "kubernetes ipvs access filter");
     let health = || all(ipvs::NODE_PORT, "kubernetes health check rules");
@@ -97,7 +100,7 @@ pub(super) fn hooks() -> Vec<Hook> {
         rules,
     };
     vec![
-        hook(Table::Mangle, "PREROUTING", vec![firewall()]),
+        hook(Table::Mangle, "PREROUTING", vec![firewall(), dmz()]),
         hook(Table::Mangle, "OUTPUT", vec![firewall()]),
         hook(Table::Nat, "PREROUTING", vec![services()]),
         hook(Table::Nat, "OUTPUT", vec![services()]),
@@ -170,6 +173,28 @@ impl Writer<'_> {
     fn source_ranges(&self) -> Vec<String> {
         let allowed = self.for_set(Set::Sources, "dst,dst,src", "RETURN").text();
         vec![allowed, Rule::to("DROP").text()]
+    }
+
+    /// What arrives at a cluster IP.
+    fn dmz(&self) -> Vec<String> {
+        let dmz = self.rules.dmz.get(self.family);
+        if dmz.is_empty() {
+            return Vec::new();
+        }
+        let elsewhere = format!(
+            "-m set ! --match-set {} dst",
+            Set::ClusterAddresses.name(self.family)
+        );
+        let mut rules = vec![Rule::to("RETURN").matching(&elsewhere).text()];
+        rules.extend(dmz_jumps(dmz));
+        rules
+    }
+
+    fn kept_in_dmz(&self) -> Vec<String> {
+        match self.rules.dmz.get(self.family).is_empty() {
+            true => Vec::new(),
+            false => self.source_ranges(),
+        }
     }
 
     fn outside(&self) -> Vec<String> {

@@ -35,28 +35,31 @@ pub enum Set {
     HealthCheck,
     /// Addresses of the link, and of a Service.
     Bound,
+    /// Cluster IPs, where there may be pods in the DMZ, which do not reach them.
+    ClusterAddresses,
     /// Addresses of the link that no Service has any more, kept for connections that live on.
     Leaving,
 }
 
 impl Set {
-    pub const ALL: [Self; 16] = [
-        Self::ClusterIp,
-        Self::ExternalIp,
-        Self::ExternalIpLocal,
-        Self::LoadBalancer,
-        Self::LoadBalancerLocal,
-        Self::NodePort,
-        Self::NodePortLocal,
-        Self::Plain,
-        Self::Guarded,
-        Self::Sources,
-        Self::DroppedOutside,
-        Self::Inside,
-        Self::LoopBack,
-        Self::HealthCheck,
-        Self::Bound,
-        Self::Leaving,
+    pub const ALL: [Set; 17] = [
+        Set::ClusterIp,
+        Set::ExternalIp,
+        Set::ExternalIpLocal,
+        Set::LoadBalancer,
+        Set::LoadBalancerLocal,
+        Set::NodePort,
+        Set::NodePortLocal,
+        Set::Plain,
+        Set::Guarded,
+        Set::Sources,
+        Set::DroppedOutside,
+        Set::Inside,
+        Set::LoopBack,
+        Set::HealthCheck,
+        Set::Bound,
+        Set::ClusterAddresses,
+        Set::Leaving,
     ];
 
     /// The sets of which every frontend is in exactly one.
@@ -119,18 +122,19 @@ impl Set {
                 "KUBE-HEALTH-CHECK-NODE-PORT",
                 "KUBE-6-HEALTH-CHECK-NODE-PORT",
             ),
-            Self::Bound => ("KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"),
-            Self::Leaving => ("PORTICO-LEAVING", "PORTICO-6-LEAVING"),
+            Set::Bound => ("KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"),
+            Set::ClusterAddresses => ("PORTICO-CLUSTER-ADDRESSES", "PORTICO-6-CLUSTER-ADDRESSES"),
+            Set::Leaving => ("PORTICO-LEAVING", "PORTICO-6-LEAVING"),
         };
         if family == Family::V4 { v4 } else { v6 }
     }
 
     pub fn kind(self) -> &'static str {
         match self {
-            Self::Sources => "hash:ip,port,net",
-            Self::LoopBack => "hash:ip,port,ip",
-            Self::HealthCheck => "bitmap:port",
-            Self::Bound | Self::Leaving => "hash:ip",
+            Set::Sources => "hash:ip,port,net",
+            Set::LoopBack => "hash:ip,port,ip",
+            Set::HealthCheck => "bitmap:port",
+            Set::Bound | Set::ClusterAddresses | Set::Leaving => "hash:ip",
             _ => "hash:ip,port",
         }
     }

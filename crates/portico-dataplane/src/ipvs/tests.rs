@@ -5,6 +5,7 @@ use super::fake::Fake;
 use super::server::{Found, Settings};
 use super::sets::{Entry, Set};
 use super::*;
+use portico_model::key::ObjectKey;
 use portico_model::table::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -21,10 +22,7 @@ fn open(kernel: &Fake) -> Ipvs<Fake> {
 }
 
 fn key(number: u8, protocol: Protocol) -> PortKey {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: format!("service-{number}").into(),
-    };
+    let service = ObjectKey::new("default", &format!("service-{number}"));
     PortKey {
         service,
         port: "http".into(),

@@ -3,9 +3,10 @@
 use super::server::{At, Server, Settings};
 use super::sets::{Entry, Set};
 use super::shadow::shadow;
+use ipnet::IpNet;
 use portico_model::table::{
-    Endpoint, Family, Frontend, NodePortAddresses, NodeRules, Outcome, PortKey, Protocol,
-    ServicePort,
+    Endpoint, Family, Frontend, FrontendKind, NodePortAddresses, NodeRules, Outcome, PortKey,
+    Protocol, ServicePort,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -181,7 +182,24 @@ impl Wanted {
             };
             self.entries.insert((set, Entry::At(at)));
         }
+        if frontend.kind == FrontendKind::ClusterIp {
+            self.admit_dmz(at, port, here);
+        }
         self.guard(at, frontend);
+    }
+
+    /// Pods in the DMZ reach those cluster IPs that let them in.
+    fn admit_dmz(&mut self, at: At, port: &ServicePort, here: &Surroundings) {
+        if here.rules.dmz.get(at.family()).is_empty() {
+            return;
+        }
+        self.share(Set::ClusterAddresses, Entry::Address(at.address));
+        let pods = port
+            .dmz
+            .iter()
+            .filter(|pod| Family::of(**pod) == at.family());
+        self.entries
+            .extend(pods.map(|pod| (Set::Sources, Entry::Source(at, IpNet::from(*pod)))));
     }
 
     /// Where the server for this node and its pods is. Where two addresses have the same shadow the

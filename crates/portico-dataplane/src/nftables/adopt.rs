@@ -48,6 +48,7 @@ pub(super) fn installed(
     );
     installed.prepare_classes(&mut all)?;
     installed.set_node_port_addresses(table.rules.node_ports.get(family), &mut all);
+    installed.set_dmz_pods(table.rules.dmz.get(family), &mut all);
     for (key, port, pair) in ports {
         let slots = pair
             .and_then(|pair| found.pools.remove(&pair))

@@ -151,7 +151,7 @@ impl Mine<'_> {
             Element::Sticky { member, .. } => self.pair == Some(member.pool() / 2),
             Element::ClusterIp(address) => self.at.address == Some(*address),
             Element::Hairpin(address) => self.serves(*address),
-            Element::Class { .. } | Element::NodePortAddress(_) => false,
+            Element::Class { .. } | Element::NodePortAddress(_) | Element::DmzPod(_) => false,
         }
     }
 
@@ -167,7 +167,10 @@ impl Mine<'_> {
 }
 
 fn is_everybodys(element: &Element) -> bool {
-    matches!(element, Element::Class { .. } | Element::NodePortAddress(_))
+    matches!(
+        element,
+        Element::Class { .. } | Element::NodePortAddress(_) | Element::DmzPod(_)
+    )
 }
 
 fn has_pool(found: Option<&FoundTable>, pair: Pair) -> bool {

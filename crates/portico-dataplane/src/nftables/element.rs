@@ -74,6 +74,7 @@ pub enum Element {
         network: IpNet,
     },
     NodePortAddress(IpAddr),
+    DmzPod(IpAddr),
 }
 
 /// A set or map of our tables.
@@ -95,6 +96,8 @@ pub enum Set {
     Guarded,
     AllowedSources,
     NodePortAddresses,
+    /// Of pods in the DMZ; or of all others, while one in the DMZ starts.
+    DmzPods,
     /// Filled by packets, never by us.
     Affinity,
 }
@@ -110,19 +113,20 @@ impl Element {
     pub fn set(&self) -> Set {
         let by = |at: &At, address, port| if at.address.is_some() { address } else { port };
         match self {
-            Self::Frontend { at, .. } => by(at, Set::Frontends, Set::NodePorts),
-            Self::LocalPool { .. } => Set::LocalPools,
-            Self::Endpoint { .. } => Set::Endpoints,
-            Self::Slot { .. } => Set::Slots,
-            Self::Sticky { .. } => Set::Sticky,
-            Self::Class { .. } => Set::Classes,
-            Self::ClusterIp(_) => Set::ClusterIps,
-            Self::Hairpin(_) => Set::Hairpin,
-            Self::Refused { at, .. } => by(at, Set::Refused, Set::RefusedPorts),
-            Self::Dropped { at, .. } => by(at, Set::Dropped, Set::DroppedPorts),
-            Self::Guarded { .. } => Set::Guarded,
-            Self::AllowedSource { .. } => Set::AllowedSources,
-            Self::NodePortAddress(_) => Set::NodePortAddresses,
+            Element::Frontend { at, .. } => by(at, Set::Frontends, Set::NodePorts),
+            Element::LocalPool { .. } => Set::LocalPools,
+            Element::Endpoint { .. } => Set::Endpoints,
+            Element::Slot { .. } => Set::Slots,
+            Element::Sticky { .. } => Set::Sticky,
+            Element::Class { .. } => Set::Classes,
+            Element::ClusterIp(_) => Set::ClusterIps,
+            Element::Hairpin(_) => Set::Hairpin,
+            Element::Refused { at, .. } => by(at, Set::Refused, Set::RefusedPorts),
+            Element::Dropped { at, .. } => by(at, Set::Dropped, Set::DroppedPorts),
+            Element::Guarded { .. } => Set::Guarded,
+            Element::AllowedSource { .. } => Set::AllowedSources,
+            Element::NodePortAddress(_) => Set::NodePortAddresses,
+            Element::DmzPod(_) => Set::DmzPods,
         }
     }
 
@@ -137,11 +141,13 @@ impl Element {
             Self::Endpoint { pool, slot, .. } | Self::Slot { pool, slot, .. } => {
                 key.word(*pool).word(*slot)
             }
-            Self::Sticky { member, .. } => key.word(member.0),
-            Self::Class { class, .. } => key.word(class.0),
-            Self::ClusterIp(address) | Self::NodePortAddress(address) => key.address(*address),
-            Self::Hairpin(address) => key.address(*address).address(*address),
-            Self::AllowedSource { at, network } => key.at(at).address(network.network()),
+            Element::Sticky { member, .. } => key.word(member.0),
+            Element::Class { class, .. } => key.word(class.0),
+            Element::ClusterIp(address)
+            | Element::NodePortAddress(address)
+            | Element::DmzPod(address) => key.address(*address),
+            Element::Hairpin(address) => key.address(*address).address(*address),
+            Element::AllowedSource { at, network } => key.at(at).address(network.network()),
         }
     }
 
@@ -254,7 +260,8 @@ impl Element {
                 at: key.at()?,
                 network: key.network(raw.key_end?)?,
             },
-            Set::NodePortAddresses => Self::NodePortAddress(key.address()?),
+            Set::NodePortAddresses => Element::NodePortAddress(key.address()?),
+            Set::DmzPods => Element::DmzPod(key.address()?),
             Set::Affinity => return None,
         };
         (key.rest.is_empty() && data.rest.is_empty()).then_some(element)
@@ -283,12 +290,14 @@ impl fmt::Display for Element {
                     member.pool()
                 )
             }
-            Self::Class { chain, .. } => write!(f, "chain {chain}"),
-            Self::ClusterIp(address) | Self::NodePortAddress(address) => {
-                write!(f, "{address}")
-            }
-            Self::Hairpin(address) => write!(f, "{address} to itself"),
-            Self::Refused { at, .. } | Self::Dropped { at, .. } | Self::Guarded { at, .. } => {
+            Element::Class { chain, .. } => write!(f, "chain {chain}"),
+            Element::ClusterIp(address)
+            | Element::NodePortAddress(address)
+            | Element::DmzPod(address) => write!(f, "{address}"),
+            Element::Hairpin(address) => write!(f, "{address} to itself"),
+            Element::Refused { at, .. }
+            | Element::Dropped { at, .. }
+            | Element::Guarded { at, .. } => {
                 write!(f, "{at}")
             }
             Self::AllowedSource { at, network } => write!(f, "{at} from {network}"),

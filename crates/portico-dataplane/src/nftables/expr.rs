@@ -231,6 +231,11 @@ impl Expressions {
             .look_up(set, REGISTER, None, false)
     }
 
+    /// `ip saddr @set`, or `!=`
+    pub fn source_in(self, set: Set, within: bool) -> Self {
+        self.source(REGISTER).look_up(set, REGISTER, None, !within)
+    }
+
     /// `ip daddr @set`
     pub(super) fn destination_in(self, set: Set) -> Self {
         self.destination(REGISTER)

@@ -14,7 +14,7 @@ use super::sticky::Sticky;
 use crate::ApplyError;
 use portico_model::hash::Map;
 use portico_model::table::{
-    Change, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort,
+    Change, DmzPods, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub struct Installed {
     cluster_ips: Counts,
     hairpins: Counts,
     node_port_addresses: Vec<IpAddr>,
+    dmz_pods: Vec<IpAddr>,
 }
 
 /// Slots and members as the kernel has them.
@@ -59,6 +60,7 @@ impl Installed {
             cluster_ips: Counts::default(),
             hairpins: Counts::default(),
             node_port_addresses: Vec::new(),
+            dmz_pods: Vec::new(),
         }
     }
 
@@ -204,6 +206,15 @@ impl Installed {
         self.node_port_addresses = wanted;
     }
 
+    pub fn set_dmz_pods(&mut self, dmz: &DmzPods, delta: &mut Delta) {
+        let (DmzPods::Listed(wanted) | DmzPods::AllBut(wanted)) = dmz;
+        let gone = std::mem::replace(&mut self.dmz_pods, wanted.clone());
+        delta.removed.extend(gone.into_iter().map(Element::DmzPod));
+        delta
+            .added
+            .extend(wanted.iter().copied().map(Element::DmzPod));
+    }
+
     /// The number of a port.
     pub fn pair(&self, key: &PortKey) -> Option<Pair> {
         self.pairs.get(key).copied()
@@ -241,6 +252,7 @@ impl Installed {
                 .copied()
                 .map(Element::NodePortAddress),
         );
+        all.extend(self.dmz_pods.iter().copied().map(Element::DmzPod));
         all.extend(self.class_elements());
         all
     }

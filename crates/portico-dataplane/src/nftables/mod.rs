@@ -159,6 +159,7 @@ impl<K: Kernel> Nftables<K> {
             if other_rules {
                 plan.change_rules(self.kernel.table(), family, &state.rules, rules);
                 installed.set_node_port_addresses(rules.node_ports.get(family), &mut delta);
+                installed.set_dmz_pods(rules.dmz.get(family), &mut delta);
             }
             for change in changes.iter().filter(|change| change.key.family == family) {
                 installed.set(&change.key, change.after.as_ref(), &mut delta)?;

@@ -5,7 +5,9 @@ use super::encode::as_comment;
 use super::number::{Number, Treatment};
 use super::rules::{Affinity, Class};
 use ipnet::IpNet;
-use portico_model::table::{Family, Frontend, Masquerade, Outcome, PortKey, ServicePort};
+use portico_model::table::{
+    Family, Frontend, FrontendKind, Masquerade, Outcome, PortKey, ServicePort,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -145,19 +147,24 @@ impl Port {
     }
 
     fn source_elements(&self, frontend: &Frontend, out: &mut Vec<Element>) {
-        let (at, Some(sources), Some(_)) =
-            (at(&self.key, frontend), &frontend.sources, frontend.address)
-        else {
+        if frontend.address.is_none() {
             return;
-        };
-        out.push(Element::Guarded {
-            at,
-            name: self.name.clone(),
-        });
-        let of_family: Vec<IpNet> = sources
+        }
+        let at = at(&self.key, frontend);
+        if frontend.sources.is_some() {
+            out.push(Element::Guarded {
+                at,
+                name: self.name.clone(),
+            });
+        }
+        let in_dmz = self.wanted.dmz.iter();
+        let in_dmz = in_dmz.filter(|_| frontend.kind == FrontendKind::ClusterIp);
+        let of_family: Vec<IpNet> = frontend
+            .sources
             .iter()
+            .flat_map(|sources| sources.iter().copied())
+            .chain(in_dmz.copied().map(IpNet::from))
             .filter(|network| Family::of(network.addr()) == self.key.family)
-            .copied()
             .collect();
         // The kernel refuses ranges that overlap.
         out.extend(

@@ -7,7 +7,7 @@ use super::sets::Table;
 use crate::early_packets::Queue;
 use ipnet::IpNet;
 use portico_model::hash;
-use portico_model::table::{Family, LocalPods, NodePortAddresses, NodeRules};
+use portico_model::table::{DmzPods, Family, LocalPods, NodePortAddresses, NodeRules};
 use std::sync::Arc;
 
 /// So many packets a second may wait for their Service.
@@ -113,7 +113,7 @@ pub(super) fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> V
             "filter",
             0,
             -110,
-            &[("firewall", true)],
+            &[("firewall", true), ("dmz", true)],
         ),
         node.base("firewall-output", "filter", 3, -110, &[("firewall", true)]),
         node.base(
@@ -158,6 +158,7 @@ pub(super) fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> V
     ];
     chains.extend([
         chain("firewall", None, vec![node.firewall()]),
+        chain("dmz", None, node.dmz().into_iter().collect()),
         chain(
             "node-ports-without-endpoints",
             None,
@@ -221,7 +222,21 @@ impl Node<'_> {
                 .service_and_source_not_in(Set::AllowedSources)
                 .drop(),
         )
-        .because("source ranges of a load balancer")
+        .because("source ranges, or pods of one namespace")
+    }
+
+    /// Pods in the DMZ reach the cluster IPs that let them in.
+    fn dmz(&self) -> Option<Rule> {
+        let dmz = self.rules.dmz.get(self.family);
+        let listed = matches!(dmz, DmzPods::Listed(_));
+        let rule = rule(
+            self.start()
+                .source_in(Set::DmzPods, listed)
+                .destination_in(Set::ClusterIps)
+                .service_and_source_not_in(Set::AllowedSources)
+                .drop(),
+        );
+        (!dmz.is_empty()).then(|| rule.because("pods in the DMZ"))
     }
 
     fn node_ports_without_endpoints(&self) -> Vec<Rule> {

@@ -96,24 +96,25 @@ pub struct Details {
 }
 
 impl Set {
-    pub const ALL: [Self; 17] = [
-        Self::Frontends,
-        Self::NodePorts,
-        Self::LocalPools,
-        Self::Endpoints,
-        Self::Slots,
-        Self::Sticky,
-        Self::Classes,
-        Self::ClusterIps,
-        Self::Hairpin,
-        Self::Refused,
-        Self::RefusedPorts,
-        Self::Dropped,
-        Self::DroppedPorts,
-        Self::Guarded,
-        Self::AllowedSources,
-        Self::NodePortAddresses,
-        Self::Affinity,
+    pub const ALL: [Set; 18] = [
+        Set::Frontends,
+        Set::NodePorts,
+        Set::LocalPools,
+        Set::Endpoints,
+        Set::Slots,
+        Set::Sticky,
+        Set::Classes,
+        Set::ClusterIps,
+        Set::Hairpin,
+        Set::Refused,
+        Set::RefusedPorts,
+        Set::Dropped,
+        Set::DroppedPorts,
+        Set::Guarded,
+        Set::AllowedSources,
+        Set::NodePortAddresses,
+        Set::DmzPods,
+        Set::Affinity,
     ];
 
     /// Those that are made with room for elements.
@@ -121,23 +122,24 @@ impl Set {
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Frontends => "frontends",
-            Self::NodePorts => "node-ports",
-            Self::LocalPools => "local-pools",
-            Self::Endpoints => "endpoints",
-            Self::Slots => "slots",
-            Self::Sticky => "sticky",
-            Self::Classes => "classes",
-            Self::ClusterIps => "cluster-ips",
-            Self::Hairpin => "hairpin",
-            Self::Refused => "refused",
-            Self::RefusedPorts => "refused-ports",
-            Self::Dropped => "dropped",
-            Self::DroppedPorts => "dropped-ports",
-            Self::Guarded => "guarded",
-            Self::AllowedSources => "allowed-sources",
-            Self::NodePortAddresses => "node-port-addresses",
-            Self::Affinity => "affinity",
+            Set::Frontends => "frontends",
+            Set::NodePorts => "node-ports",
+            Set::LocalPools => "local-pools",
+            Set::Endpoints => "endpoints",
+            Set::Slots => "slots",
+            Set::Sticky => "sticky",
+            Set::Classes => "classes",
+            Set::ClusterIps => "cluster-ips",
+            Set::Hairpin => "hairpin",
+            Set::Refused => "refused",
+            Set::RefusedPorts => "refused-ports",
+            Set::Dropped => "dropped",
+            Set::DroppedPorts => "dropped-ports",
+            Set::Guarded => "guarded",
+            Set::AllowedSources => "allowed-sources",
+            Set::NodePortAddresses => "node-port-addresses",
+            Set::DmzPods => "dmz-pods",
+            Set::Affinity => "affinity",
         }
     }
 
@@ -172,21 +174,22 @@ impl Set {
 
     fn comment(self) -> &'static str {
         match self {
-            Self::Frontends => "addresses of Services: treatment, class and pool",
-            Self::NodePorts => "node ports of Services: treatment, class and pool",
-            Self::LocalPools => "pool of the cluster: pool of this node, for Local external policy",
-            Self::Endpoints => "pool . slot: endpoint",
-            Self::Slots => "pool . slot: member, for session affinity",
-            Self::Sticky => "member: endpoint",
-            Self::Classes => "number of endpoints and affinity: how to choose",
-            Self::ClusterIps => "cluster IPs of Services",
-            Self::Hairpin => "endpoints that may be given their own connections",
-            Self::Refused | Self::RefusedPorts => "no endpoint anywhere",
-            Self::Dropped | Self::DroppedPorts => "no endpoint on this node",
-            Self::Guarded => "addresses that only some sources may reach",
-            Self::AllowedSources => "guarded address . source",
-            Self::NodePortAddresses => "addresses of this node that have node ports",
-            Self::Affinity => "pools . client: member",
+            Set::Frontends => "addresses of Services: treatment, class and pool",
+            Set::NodePorts => "node ports of Services: treatment, class and pool",
+            Set::LocalPools => "pool of the cluster: pool of this node, for Local external policy",
+            Set::Endpoints => "pool . slot: endpoint",
+            Set::Slots => "pool . slot: member, for session affinity",
+            Set::Sticky => "member: endpoint",
+            Set::Classes => "number of endpoints and affinity: how to choose",
+            Set::ClusterIps => "cluster IPs of Services",
+            Set::Hairpin => "endpoints that may be given their own connections",
+            Set::Refused | Set::RefusedPorts => "no endpoint anywhere",
+            Set::Dropped | Set::DroppedPorts => "no endpoint on this node",
+            Set::Guarded => "addresses that only some sources may reach",
+            Set::AllowedSources => "address . source that may reach it",
+            Set::NodePortAddresses => "addresses of this node that have node ports",
+            Set::DmzPods => "pods in the DMZ, or all others while one starts",
+            Set::Affinity => "pools . client: member",
         }
     }
 
@@ -196,13 +199,13 @@ impl Set {
             Self::Frontends | Self::Refused | Self::Dropped | Self::Guarded => {
                 vec![address, PROTOCOL, SERVICE]
             }
-            Self::NodePorts | Self::RefusedPorts | Self::DroppedPorts => vec![PROTOCOL, SERVICE],
-            Self::LocalPools | Self::Sticky | Self::Classes => vec![CLASS_ID],
-            Self::Endpoints | Self::Slots => vec![CLASS_ID, MARK],
-            Self::ClusterIps | Self::NodePortAddresses => vec![address],
-            Self::Hairpin => vec![address, address],
-            Self::AllowedSources => vec![address, PROTOCOL, SERVICE, address],
-            Self::Affinity => vec![CLASS_ID, address],
+            Set::NodePorts | Set::RefusedPorts | Set::DroppedPorts => vec![PROTOCOL, SERVICE],
+            Set::LocalPools | Set::Sticky | Set::Classes => vec![CLASS_ID],
+            Set::Endpoints | Set::Slots => vec![CLASS_ID, MARK],
+            Set::ClusterIps | Set::NodePortAddresses | Set::DmzPods => vec![address],
+            Set::Hairpin => vec![address, address],
+            Set::AllowedSources => vec![address, PROTOCOL, SERVICE, address],
+            Set::Affinity => vec![CLASS_ID, address],
         }
     }
 

@@ -7,6 +7,7 @@ use super::number::{Number, Treatment};
 use super::plan::Step;
 use super::rules::Class;
 use super::*;
+use portico_model::key::ObjectKey;
 use portico_model::table::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,10 +149,7 @@ impl Reader {
 const FAMILY: Family = Family::V4;
 
 fn key(number: u8) -> PortKey {
-    let service = ServiceName {
-        namespace: Arc::from("default"),
-        name: Arc::from(format!("service-{number}")),
-    };
+    let service = ObjectKey::new("default", &format!("service-{number}"));
     PortKey {
         service,
         port: Arc::from("http"),
@@ -409,10 +407,7 @@ fn nobody_stands_still_because_somebody_has_too_many_timeouts() {
             ..simple_port(1)
         };
         port.frontends[0].address = Some(IpAddr::from([10, 96, high, low]));
-        let service = ServiceName {
-            namespace: Arc::from("default"),
-            name: Arc::from(format!("s{number}")),
-        };
+        let service = ObjectKey::new("default", &format!("s{number}"));
         wanted
             .ports
             .insert(PortKey { service, ..key(1) }, Arc::new(port));

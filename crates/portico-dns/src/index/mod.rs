@@ -7,9 +7,10 @@
 
 mod render;
 
-use crate::facts::{AddressKind, Node, Report, Service, ServiceName, Slice};
+use crate::facts::{AddressKind, Node, Report, Service, Slice};
 use crate::zone::{self, Key, Member, Origin, Patch};
 use portico_model::checks::{Ranges, Refused};
+use portico_model::key::ObjectKey;
 use portico_view::fitness::Unfit;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
@@ -35,7 +36,7 @@ pub struct Settings {
 struct ServiceState {
     facts: Option<Service>,
     /// By the name of the slice.
-    slices: BTreeMap<String, Slice>,
+    slices: BTreeMap<Arc<str>, Slice>,
     /// What is in the zone.
     keys: Vec<Key>,
     /// What is probed for it.
@@ -57,7 +58,7 @@ struct NodeState {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum User {
     Node(String),
-    Service(ServiceName),
+    Service(ObjectKey),
 }
 
 /// Addresses to probe from now on, and no longer.
@@ -81,17 +82,17 @@ pub(crate) struct NodeView {
 
 pub(crate) struct Index {
     settings: Settings,
-    services: BTreeMap<ServiceName, ServiceState>,
-    slice_owners: HashMap<ServiceName, ServiceName>,
+    services: BTreeMap<ObjectKey, ServiceState>,
+    slice_owners: HashMap<ObjectKey, ObjectKey>,
     nodes: BTreeMap<String, NodeState>,
     reports: BTreeMap<String, Report>,
     /// Services whose own list of nodes depends on a node.
-    local: BTreeMap<String, BTreeSet<ServiceName>>,
+    local: BTreeMap<String, BTreeSet<ObjectKey>>,
     health: HashMap<SocketAddr, bool>,
     users: HashMap<SocketAddr, BTreeSet<User>>,
     /// No node is fit, so that all nodes are given.
     nobody_fit: bool,
-    touched: BTreeSet<ServiceName>,
+    touched: BTreeSet<ObjectKey>,
     touched_nodes: BTreeSet<String>,
     touched_shared: bool,
     probes: BTreeMap<SocketAddr, bool>,
@@ -116,7 +117,7 @@ impl Index {
         }
     }
 
-    pub(crate) fn set_service(&mut self, name: ServiceName, facts: Option<Service>) {
+    pub fn set_service(&mut self, name: ObjectKey, facts: Option<Service>) {
         let state = self.services.entry(name.clone()).or_default();
         if state.facts != facts {
             state.facts = facts;
@@ -126,7 +127,7 @@ impl Index {
         }
     }
 
-    pub(crate) fn set_slice(&mut self, name: ServiceName, slice: Option<Slice>) {
+    pub fn set_slice(&mut self, name: ObjectKey, slice: Option<Slice>) {
         let owner = slice.as_ref().map(|slice| slice.service.clone());
         let before = self.slice_owners.get(&name).cloned();
         if let Some(before) = before.filter(|before| Some(before) != owner.as_ref()) {
@@ -245,8 +246,8 @@ impl Index {
     }
 
     /// Health-check ports that do not say yes, and the Services whose they are.
-    pub(crate) fn doubtful(&self) -> Vec<(ServiceName, SocketAddr)> {
-        let of = |(name, state): (&ServiceName, &ServiceState)| -> Vec<(ServiceName, SocketAddr)> {
+    pub fn doubtful(&self) -> Vec<(ObjectKey, SocketAddr)> {
+        let of = |(name, state): (&ObjectKey, &ServiceState)| -> Vec<(ObjectKey, SocketAddr)> {
             let doubtful = state
                 .probes
                 .iter()

@@ -1,16 +1,17 @@
 //! What a Service puts into the zone.
 
 use super::{Index, User, is_eligible};
-use crate::facts::{Port, Reach, Service, ServiceName, Slice};
+use crate::facts::{Port, Reach, Service, Slice};
 use crate::zone::names::host_name;
 use crate::zone::{Content, Key, Member, Nodes, Patch, Target};
+use portico_model::key::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 impl Index {
     /// The names of a Service again, and only those that are otherwise now.
-    pub(super) fn renew(&mut self, name: &ServiceName, patches: &mut Vec<Patch>) {
+    pub(super) fn renew(&mut self, name: &ObjectKey, patches: &mut Vec<Patch>) {
         self.renew_probes(name);
         let wanted = self.render(name);
         let Some(state) = self.services.get_mut(name) else {
@@ -33,7 +34,7 @@ impl Index {
     /// Health-check ports: only of nodes that have endpoints and are fit, so that the number of
     /// probes follows that of endpoints and not that of nodes, and a dead node is not probed once
     /// for each Service.
-    fn renew_probes(&mut self, name: &ServiceName) {
+    fn renew_probes(&mut self, name: &ObjectKey) {
         let Some(state) = self.services.get(name) else {
             return;
         };
@@ -78,7 +79,7 @@ impl Index {
     }
 
     /// A Service looks at these nodes, and at no others.
-    fn depend(&mut self, name: &ServiceName, on: BTreeSet<String>) {
+    fn depend(&mut self, name: &ObjectKey, on: BTreeSet<String>) {
         let Some(state) = self.services.get_mut(name) else {
             return;
         };
@@ -96,7 +97,7 @@ impl Index {
         }
     }
 
-    fn render(&self, name: &ServiceName) -> Vec<(Key, Content)> {
+    fn render(&self, name: &ObjectKey) -> Vec<(Key, Content)> {
         let Some(state) = self.services.get(name) else {
             return Vec::new();
         };
@@ -182,7 +183,7 @@ fn ready<'a>(slices: impl Iterator<Item = &'a Slice>) -> BTreeMap<String, u16> {
 /// The names of one Service. One that would be too long for DNS is not there.
 struct Names<'a> {
     index: &'a Index,
-    name: &'a ServiceName,
+    name: &'a ObjectKey,
     facts: &'a Service,
 }
 

@@ -1,7 +1,8 @@
 //! One packet for each rule, and every packet on any table.
 
 use super::*;
-use crate::table::{NodeRules, PerFamily, Ports, ServiceName};
+use crate::key::ObjectKey;
+use crate::table::{NodeRules, PerFamily, Ports};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -51,10 +52,7 @@ fn local_policy(frontend: Frontend, outside: Outcome) -> Frontend {
 }
 
 fn key(name: &str) -> PortKey {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    };
+    let service = ObjectKey::new("default", name);
     PortKey {
         service,
         port: "".into(),

@@ -2,13 +2,15 @@
 
 use super::node::{Here, contains, of_family};
 use super::parse::host;
-use super::services::{Address, PortRecord, ServiceRecord};
+use super::pods::Access;
+use super::services::{Address, PortRecord, ServiceRecord, Visibility};
 use super::slices::{self, Candidate, SliceRecord};
 use super::topology::{Needs, Pools, pools};
 use crate::announce::Announceable;
+use crate::key::ObjectKey;
 use crate::table::{
     Claim, Claims, Endpoint, Family, Frontend, FrontendIndex, FrontendKey, FrontendKind,
-    HealthCheck, Masquerade, Outcome, PerFamily, PortKey, ServiceName, ServicePort, unservable,
+    HealthCheck, Masquerade, Outcome, PerFamily, PortKey, ServicePort, unservable,
 };
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -16,10 +18,11 @@ use std::sync::Arc;
 
 /// The Service with all that is known of it.
 pub(super) struct Parts<'a> {
-    pub name: &'a ServiceName,
+    pub name: &'a ObjectKey,
     pub record: &'a ServiceRecord,
     pub slices: &'a [SliceRecord],
     pub here: &'a Here,
+    pub access: &'a Access,
 }
 
 /// Returns every frontend that a Service wants.
@@ -27,7 +30,7 @@ pub(super) struct Parts<'a> {
 /// `own` are the node's primary addresses. A cluster IP among them would have the node refuse its
 /// own ports; external addresses may be the node's, since that is how many clusters are reached.
 pub(super) fn claims(
-    name: &ServiceName,
+    name: &ObjectKey,
     record: &ServiceRecord,
     own: &PerFamily<Option<IpAddr>>,
 ) -> Claims {
@@ -143,7 +146,7 @@ impl Parts<'_> {
         };
         let candidates = slices::candidates(self.slices, key.family, &key.port, key.protocol);
         let pools = pools(&candidates, needs, &self.here.zone);
-        let sources = self.sources(key.family);
+        let (sources, pods) = (self.sources(key.family), self.pods(key.family));
         addresses.retain(|a| {
             let frontend = FrontendKey {
                 family: key.family,
@@ -155,12 +158,20 @@ impl Parts<'_> {
         });
         let frontends = addresses
             .iter()
-            .map(|address| self.frontend(address, key.family, &pools, &sources))
+            .map(|address| {
+                let sources = match address.kind {
+                    FrontendKind::ClusterIp => pods.clone(),
+                    FrontendKind::LoadBalancerIp => sources.clone(),
+                    FrontendKind::ExternalIp | FrontendKind::NodePort => None,
+                };
+                self.frontend(address, key.family, &pools, sources)
+            })
             .collect();
         let health_check = Some(self.record.health_check_port).filter(|port| *port != 0);
         ServicePort {
             affinity: self.record.affinity,
             health_check,
+            dmz: self.dmz(key.family),
             ..assemble(frontends, pools, &candidates)
         }
     }
@@ -170,7 +181,7 @@ impl Parts<'_> {
         at: &Address,
         family: Family,
         pools: &Pools,
-        sources: &Option<Arc<[IpNet]>>,
+        sources: Option<Arc<[IpNet]>>,
     ) -> Frontend {
         let cluster = if pools.anywhere {
             Outcome::Cluster
@@ -196,9 +207,6 @@ impl Parts<'_> {
             (_, _, false) => (cluster, cluster, Masquerade::Always),
             (_, _, true) => (cluster, local, Masquerade::OnlyNode),
         };
-        let sources = sources
-            .clone()
-            .filter(|_| at.kind == FrontendKind::LoadBalancerIp);
         Frontend {
             kind: at.kind,
             address: at.address,
@@ -215,6 +223,19 @@ impl Parts<'_> {
             (true, _) => Masquerade::Always,
             (false, true) => Masquerade::UnlessPod,
             (false, false) => Masquerade::Never,
+        }
+    }
+
+    /// The networks that may use the cluster IP.
+    fn pods(&self, family: Family) -> Option<Arc<[IpNet]>> {
+        let own = || self.access.outside_dmz(&self.name.namespace, family);
+        (self.record.visibility == Visibility::Namespace).then(|| own().map(host).collect())
+    }
+
+    fn dmz(&self, family: Family) -> Arc<[IpAddr]> {
+        match self.record.visibility {
+            Visibility::Dmz => self.access.in_dmz(&self.name.namespace, family).collect(),
+            Visibility::Cluster | Visibility::Namespace => Arc::default(),
         }
     }
 
@@ -297,7 +318,7 @@ fn ports(record: &ServiceRecord) -> impl Iterator<Item = (&PortRecord, Family)> 
         .flat_map(move |port| served().map(move |family| (port, family)))
 }
 
-fn port_key(name: &ServiceName, port: &PortRecord, family: Family) -> PortKey {
+fn port_key(name: &ObjectKey, port: &PortRecord, family: Family) -> PortKey {
     PortKey {
         service: name.clone(),
         port: port.name.clone(),

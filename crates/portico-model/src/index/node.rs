@@ -173,6 +173,7 @@ impl NodeState {
             },
             route_localnet: self.settings.node_ports.include_loopback(),
             service_cidrs: IpNet::aggregate(&service_cidrs),
+            dmz: PerFamily::default(),
             masquerade_mark: self.settings.masquerade_mark,
         }
     }

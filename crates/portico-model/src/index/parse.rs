@@ -71,18 +71,17 @@ impl Complaints<'_> {
     }
 
     /// The API's default is TCP.
-    pub(super) fn protocol(&mut self, text: &str) -> Option<Protocol> {
-        match text {
-            "TCP" | "" => Some(Protocol::Tcp),
-            "UDP" => Some(Protocol::Udp),
-            "SCTP" => Some(Protocol::Sctp),
-            other => {
-                self.add(format!(
-                    "protocol {other:?} is not known; the port is left out"
-                ));
-                None
-            }
+    pub fn protocol(&mut self, text: &str) -> Option<Protocol> {
+        if text.is_empty() {
+            return Some(Protocol::Tcp);
         }
+        let known = Protocol::named(text);
+        if known.is_none() {
+            self.add(format!(
+                "protocol {text:?} is not known; the port is left out"
+            ));
+        }
+        known
     }
 }
 

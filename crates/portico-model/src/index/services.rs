@@ -2,7 +2,9 @@
 
 use super::names::Names;
 use super::parse::{Complaints, order_of_time};
-use crate::objects::{Port, SERVICE_PROXY_NAME, Service, ServiceSpec};
+use crate::objects::{
+    IN_DMZ, NAMESPACE, Port, SERVICE_PROXY_NAME, Service, ServiceSpec, VISIBILITY,
+};
 use crate::table::{Family, FrontendKind, PerFamily, Protocol};
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -31,6 +33,18 @@ pub(super) struct ServiceRecord {
     pub external_local: bool,
     /// 0 for none.
     pub health_check_port: u16,
+    pub visibility: Visibility,
+}
+
+/// The part of the cluster that may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Visibility {
+    /// All but pods in the DMZ.
+    Cluster,
+    /// Those, and pods in the DMZ that are of its namespace.
+    Dmz,
+    /// Pods of its namespace that are not in the DMZ.
+    Namespace,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +91,7 @@ impl ServiceRecord {
                 .add("has a Local external traffic policy but no health-check node port".into());
         }
         let (load_balancer_ips, proxied_ips) = ingress(service, complaints);
-        Some(Self {
+        let record = ServiceRecord {
             created: order_of_time(service.metadata.creation_timestamp.as_deref()),
             cluster_ips: cluster_ips(spec, complaints),
             external_only: spec.cluster_ip.is_empty(),
@@ -98,11 +112,47 @@ impl ServiceRecord {
             } else {
                 0
             },
+            visibility: visibility(service, complaints),
+        };
+        Some(match record.is_narrow() {
+            true => record.without_outside(complaints),
+            false => record,
         })
     }
 
-    /// Ignores `ipMode: Proxy`: every address of a load balancer is served here.
-    pub(super) fn serve_proxied_ips(&mut self) {
+    /// Not everything in the cluster may use it.
+    pub fn is_narrow(&self) -> bool {
+        self.visibility != Visibility::Cluster
+    }
+
+    /// The API server lets a Service of a narrow visibility have a cluster IP alone, if it is
+    /// Portico's; others do not look.
+    fn without_outside(self, complaints: &mut Complaints<'_>) -> ServiceRecord {
+        let has_node_ports = self.ports.iter().any(|port| port.node_port != 0);
+        let addresses = [&self.external_ips, &self.load_balancer_ips];
+        if has_node_ports || addresses.iter().any(|addresses| !addresses.is_empty()) {
+            complaints.add(format!(
+                "has the annotation {VISIBILITY}, so its node ports and external addresses are not \
+                 served; make it type ClusterIP, or take the annotation off"
+            ));
+        }
+        let inside = |port: PortRecord| PortRecord {
+            node_port: 0,
+            ..port
+        };
+        ServiceRecord {
+            external_ips: Box::default(),
+            load_balancer_ips: Box::default(),
+            proxied_ips: Box::default(),
+            ports: self.ports.into_iter().map(inside).collect(),
+            external_local: false,
+            health_check_port: 0,
+            ..self
+        }
+    }
+
+    /// As if `ipMode: Proxy` were not written: every address of a load balancer is served here.
+    pub fn serve_proxied_ips(&mut self) {
         let proxied = std::mem::take(&mut self.proxied_ips);
         let delivered = std::mem::take(&mut self.load_balancer_ips);
         self.load_balancer_ips = sorted(delivered.into_iter().chain(proxied));
@@ -164,6 +214,27 @@ impl ServiceRecord {
         PerFamily {
             v4: has(Family::V4),
             v6: has(Family::V6),
+        }
+    }
+}
+
+/// What cannot be read lets in the fewest.
+fn visibility(service: &Service, complaints: &mut Complaints<'_>) -> Visibility {
+    match service
+        .metadata
+        .annotations
+        .get(VISIBILITY)
+        .map(String::as_str)
+    {
+        None => Visibility::Cluster,
+        Some(NAMESPACE) => Visibility::Namespace,
+        Some(IN_DMZ) => Visibility::Dmz,
+        Some(other) => {
+            complaints.add(format!(
+                "annotation {VISIBILITY} is {other:?}, which is neither {NAMESPACE} nor {IN_DMZ}; \
+                 only pods of its own namespace may use it"
+            ));
+            Visibility::Namespace
         }
     }
 }

@@ -99,8 +99,8 @@ impl SliceRecord {
         complaints: &mut Complaints<'_>,
     ) -> Option<Self> {
         let mut zones = Vec::new();
-        let endpoints = match slice.address_type.as_str() {
-            "IPv4" => Endpoints::V4(read_endpoints(
+        let endpoints = match Family::named(&slice.address_type)? {
+            Family::V4 => Endpoints::V4(read_endpoints(
                 slice,
                 node,
                 &mut zones,
@@ -110,7 +110,7 @@ impl SliceRecord {
                     IpAddr::V6(_) => None,
                 },
             )),
-            "IPv6" => Endpoints::V6(read_endpoints(
+            Family::V6 => Endpoints::V6(read_endpoints(
                 slice,
                 node,
                 &mut zones,
@@ -120,7 +120,6 @@ impl SliceRecord {
                     IpAddr::V6(address) => Some(address),
                 },
             )),
-            _ => return None,
         };
         let ports = slice
             .ports

@@ -6,7 +6,8 @@ use super::parse::report;
 use super::services::ServiceRecord;
 use super::{Index, Problem, Update};
 use crate::announce::Announceable;
-use crate::table::{Change, Claims, Family, HealthCheck, PortKey, ServiceName, ServicePort};
+use crate::key::ObjectKey;
+use crate::table::{Change, Claims, Family, HealthCheck, NodeRules, PortKey, ServicePort};
 use std::mem;
 use std::sync::Arc;
 
@@ -14,7 +15,11 @@ impl Index {
     /// Rebuild what was touched and say what changed. Equal pairs vanish.
     pub fn take(&mut self) -> Update {
         let mut update = Update::default();
-        if self.node.take_changed() {
+        let pods_changed = self.pods.take_changed();
+        if pods_changed {
+            self.take_pods();
+        }
+        if self.node.take_changed() || pods_changed {
             update.rules = self.take_rules();
             update.eligible = self.take_eligible();
         }
@@ -41,10 +46,24 @@ impl Index {
             self.here = here;
             self.dirty.extend(self.services.keys().cloned());
         }
-        let rules = self.node.rules();
+        let rules = NodeRules {
+            dmz: self.access.dmz_pods(),
+            ..self.node.rules()
+        };
         let changed = rules != self.table.rules;
         self.table.rules = rules;
         changed
+    }
+
+    /// Services that other pods may use than before are rebuilt.
+    fn take_pods(&mut self) {
+        let access = self.pods.access();
+        let touched = self
+            .narrow
+            .iter()
+            .filter(|service| !access.is_same_for(&self.access, &service.namespace));
+        self.dirty.extend(touched.cloned());
+        self.access = access;
     }
 
     /// Services whose cluster IP was, or becomes, the node's own address claim anew.
@@ -115,7 +134,7 @@ impl Index {
             .for_each(|refusal| report(&mut self.problems, Problem::from(refusal)));
     }
 
-    fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
+    fn rebuild(&mut self, name: &ObjectKey, update: &mut Update) {
         let known = self.services.get_mut(name);
         let is_there = known.as_ref().is_some_and(|known| known.record.is_some());
         let was_there = known.is_none_or(|known| mem::replace(&mut known.built, is_there));
@@ -127,6 +146,7 @@ impl Index {
             record,
             slices,
             here: &self.here,
+            access: &self.access,
         });
         let ports = parts
             .as_ref()
@@ -150,7 +170,7 @@ impl Index {
 
     fn replace_ports(
         &mut self,
-        name: &ServiceName,
+        name: &ObjectKey,
         mut ports: Vec<(PortKey, ServicePort)>,
         changes: &mut Vec<Change>,
     ) {
@@ -182,7 +202,7 @@ impl Index {
 
     fn replace_health_check(
         &mut self,
-        name: &ServiceName,
+        name: &ObjectKey,
         wanted: Option<HealthCheck>,
         update: &mut Update,
     ) {
@@ -198,7 +218,7 @@ impl Index {
 
     fn replace_announceable(
         &mut self,
-        name: &ServiceName,
+        name: &ObjectKey,
         wanted: Option<Announceable>,
         update: &mut Update,
     ) {

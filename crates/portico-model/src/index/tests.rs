@@ -9,3 +9,4 @@ mod incremental;
 mod node;
 mod policy;
 mod services;
+mod visibility;

@@ -2,7 +2,8 @@
 //! exactly one owns it.
 
 use crate::hash::Map;
-use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName};
+use crate::key::ObjectKey;
+use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol};
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -307,7 +308,7 @@ impl Claims {
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
     /// Services that won or lost a frontend, as often as they did.
-    pub services: Vec<ServiceName>,
+    pub services: Vec<ObjectKey>,
     /// On the frontends that were touched.
     pub conflicts: Vec<Conflict>,
     /// Frontends that were newly asked for in vain.

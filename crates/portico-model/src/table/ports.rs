@@ -2,7 +2,8 @@
 //! a tree of names it would meet twenty others first, each of them elsewhere in memory.
 
 use crate::hash::Map;
-use crate::table::{Family, PortKey, Protocol, ServiceName, ServicePort};
+use crate::key::ObjectKey;
+use crate::table::{Family, PortKey, Protocol, ServicePort};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ type Entry = (PortKey, Arc<ServicePort>);
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ports {
     /// Those of each Service, sorted; no Service has none.
-    services: Map<ServiceName, Vec<Entry>>,
+    services: Map<ObjectKey, Vec<Entry>>,
     count: usize,
 }
 
@@ -29,8 +30,8 @@ impl Ports {
         self.get(key).is_some()
     }
 
-    /// The ports of one Service, sorted.
-    pub fn of(&self, service: &ServiceName) -> &[Entry] {
+    /// Of one Service, sorted.
+    pub fn of(&self, service: &ObjectKey) -> &[Entry] {
         self.services
             .get(service)
             .map(Vec::as_slice)
@@ -136,7 +137,7 @@ mod tests {
         let text =
             |number: u8| -> Arc<str> { ["", "a", "ab", "b"][usize::from(number % 4)].into() };
         PortKey {
-            service: ServiceName {
+            service: ObjectKey {
                 namespace: text(namespace),
                 name: text(name),
             },

@@ -9,8 +9,9 @@ mod pool;
 use super::{Peers, RouteChanges, Share, ShareChanges};
 use pool::Pool;
 use portico_model::announce::Announceable;
+use portico_model::key::ObjectKey;
 use portico_model::pools::{AddressPoolSpec, PoolBgp};
-use portico_model::table::{Family, ServiceName};
+use portico_model::table::Family;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(super) struct Plan {
     peers: Peers,
     /// The oldest first: where two name the same address, it is the older one's.
     pools: BTreeMap<PoolKey, Pool>,
-    services: BTreeMap<ServiceName, Arc<Announceable>>,
+    services: BTreeMap<ObjectKey, Arc<Announceable>>,
     addresses: BTreeMap<IpAddr, Address>,
     /// To be decided anew.
     dirty: BTreeSet<IpAddr>,
@@ -44,7 +45,7 @@ type PoolKey = (i64, String);
 /// An address of Services, and how it was last said to be announced.
 #[derive(Default)]
 struct Address {
-    services: BTreeSet<ServiceName>,
+    services: BTreeSet<ObjectKey>,
     share: Option<Arc<Share>>,
     route: Option<Arc<PoolBgp>>,
 }
@@ -79,7 +80,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn set_service(&mut self, name: ServiceName, now: Option<Arc<Announceable>>) {
+    pub fn set_service(&mut self, name: ObjectKey, now: Option<Arc<Announceable>>) {
         let before = match &now {
             Some(now) => self.services.insert(name.clone(), Arc::clone(now)),
             None => self.services.remove(&name),

@@ -11,9 +11,9 @@ use super::plan::Plan;
 use super::{Peers, Share, key, l2};
 use kube::Client;
 use portico_model::announce::Announceable;
+use portico_model::key::ObjectKey;
 use portico_model::pools::PoolBgp;
 use portico_model::report::{Announcing, Session};
-use portico_model::table::ServiceName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ const WAITING: usize = 4;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What Services have, or no more. The first ones are all that there are.
-pub type Announceables = Vec<(ServiceName, Option<Arc<Announceable>>)>;
+pub type Announceables = Vec<(ObjectKey, Option<Arc<Announceable>>)>;
 
 /// What it works with.
 pub struct Parts {

@@ -369,6 +369,7 @@ fn sysctls(document: &mut Document, node_ports: &NodePortSetting) -> sysctl::Set
         tcp_be_liberal: document.switch("conntrack.tcpBeLiberal", false),
         udp_timeout: document.duration("conntrack.udpTimeout", Duration::ZERO),
         udp_stream_timeout: document.duration("conntrack.udpStreamTimeout", Duration::ZERO),
+        forward: true,
         loopback_node_ports: node_ports.include_loopback(),
     }
 }

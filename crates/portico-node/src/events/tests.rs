@@ -18,10 +18,7 @@ fn root(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn key(name: &str, protocol: Protocol, family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    };
+    let service = ObjectKey::new("default", name);
     PortKey {
         service,
         port: "".into(),
@@ -130,10 +127,7 @@ fn ports_that_the_node_may_take_are_told_in_one() {
 #[test]
 fn events_name_their_object() {
     let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-    let service = Some(ServiceName {
-        namespace: "shop".into(),
-        name: "web".into(),
-    });
+    let service = Some(ObjectKey::new("shop", "web"));
     let notice = Notice {
         service,
         warning: true,

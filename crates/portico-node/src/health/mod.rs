@@ -1,4 +1,4 @@
-//! The node answers for its health: `/healthz` and `/livez` for the whole node, and one port for
+//! The node answers for its health: `/healthz`, `/livez` and `/readyz` for the whole node, and one port for
 //! each Service whose load balancers want to know whether it has endpoints here.
 //!
 //! [`state`] decides (pure), [`node`] and [`service`] are the two servers, [`listen`] is what they
@@ -64,6 +64,10 @@ impl Monitor {
 
     fn livez(&self) -> Verdict {
         self.lock().livez(now())
+    }
+
+    fn readyz(&self) -> Verdict {
+        self.lock().readyz(now())
     }
 
     fn lock(&self) -> MutexGuard<'_, Health> {

@@ -1,4 +1,4 @@
-//! `/healthz` and `/livez` of the node.
+//! `/healthz`, `/livez` and `/readyz` of the node.
 
 use super::listen::{self, Answer};
 use super::{Monitor, Verdict};
@@ -47,6 +47,10 @@ fn respond(request: &Request<Incoming>, monitor: &Monitor, answers: &Answers) ->
     match request.uri().path() {
         "/healthz" => counted(monitor.healthz(), &answers.healthz),
         "/livez" => counted(monitor.livez(), &answers.livez),
+        "/readyz" => {
+            let verdict = monitor.readyz();
+            listen::json(verdict.good, verdict.body)
+        }
         _ => listen::not_found(),
     }
 }

@@ -6,7 +6,8 @@
 use super::Monitor;
 use super::listen::{self, Answer, Reach};
 use hyper::header::{HeaderName, HeaderValue};
-use portico_model::table::{Family, HealthCheck, NodePortAddresses, PerFamily, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::{Family, HealthCheck, NodePortAddresses, PerFamily};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,8 +23,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// A port that cannot be listened on. Told once for each time it begins, for an Event on the
 /// Service.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub service: ServiceName,
+pub struct Failure {
+    pub service: ObjectKey,
     pub address: SocketAddr,
     pub error: io::Error,
 }
@@ -35,7 +36,7 @@ pub(crate) struct ServiceChecks {
     monitor: Monitor,
     on_failure: OnFailure,
     addresses: PerFamily<NodePortAddresses>,
-    checks: BTreeMap<ServiceName, Check>,
+    checks: BTreeMap<ObjectKey, Check>,
 }
 
 struct Check {
@@ -55,7 +56,7 @@ impl ServiceChecks {
     }
 
     /// Health checks that changed, with what they are now (`None`: gone).
-    pub(crate) async fn sync(&mut self, changes: &[(ServiceName, Option<HealthCheck>)]) {
+    pub async fn sync(&mut self, changes: &[(ObjectKey, Option<HealthCheck>)]) {
         // Close first: a port may have moved from one Service to another.
         for (service, wanted) in changes {
             let port = self.checks.get(service).map(|check| check.wanted.port);
@@ -84,14 +85,14 @@ impl ServiceChecks {
             return;
         }
         self.addresses = addresses.clone();
-        let services: Vec<ServiceName> = self.checks.keys().cloned().collect();
+        let services: Vec<ObjectKey> = self.checks.keys().cloned().collect();
         for service in services {
             self.listen(&service).await;
         }
     }
 
     /// Make the listeners of one Service those that are wanted.
-    async fn listen(&mut self, service: &ServiceName) {
+    async fn listen(&mut self, service: &ObjectKey) {
         let Some(check) = self.checks.get_mut(service) else {
             return;
         };
@@ -185,7 +186,7 @@ async fn close(listeners: BTreeMap<IpAddr, Listener>) {
 
 /// What one listener knows.
 struct Answering {
-    service: ServiceName,
+    service: ObjectKey,
     address: SocketAddr,
     ready: Arc<AtomicU32>,
     monitor: Monitor,

@@ -26,6 +26,8 @@ pub(crate) struct Health {
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     updated: Moment,
+    /// At least once everything that came in was in the kernel.
+    installed: bool,
     /// Since when the oldest change that is not applied has been waiting.
     waiting: Option<Instant>,
 }
@@ -38,6 +40,7 @@ impl Health {
         for family in served {
             *families.get_mut(*family) = Some(Progress {
                 updated: now,
+                installed: false,
                 waiting: None,
             });
         }
@@ -60,6 +63,7 @@ impl Health {
         if let Some(progress) = self.families.get_mut(family) {
             *progress = Progress {
                 updated: now,
+                installed: true,
                 waiting: None,
             };
         }
@@ -94,6 +98,24 @@ impl Health {
     /// alive.
     pub(crate) fn livez(&self, now: Moment) -> Verdict {
         self.verdict(now, self.healthy(now), None)
+    }
+
+    /// What `/readyz` answers: the rules of all Services are in the kernel, so a rollout may go on
+    /// to the next node.
+    pub fn readyz(&self, now: Moment) -> Verdict {
+        let installed = Family::BOTH
+            .iter()
+            .all(|family| self.families.get(*family).is_none_or(|p| p.installed));
+        let mut verdict = self.verdict(now, installed && self.healthy(now), None);
+        if !installed {
+            verdict.body = json!({
+                "currentTime": now.wall.to_string(),
+                "healthy": false,
+                "reason": "the rules of the Services are not in the kernel yet",
+            })
+            .to_string();
+        }
+        verdict
     }
 
     fn verdict(&self, now: Moment, good: bool, eligible: Option<bool>) -> Verdict {

@@ -35,6 +35,7 @@ enum Head {
     Slice(Only),
     Node(Only),
     Cidr(Only),
+    Pod(Only),
 }
 
 #[derive(Deserialize)]
@@ -45,10 +46,11 @@ struct Only {
 impl Head {
     fn key_and_revision(&self) -> (Key, u64) {
         let (kind, Only { metadata }) = match self {
-            Self::Service(only) => (Kind::Service, only),
-            Self::Slice(only) => (Kind::Slice, only),
-            Self::Node(only) => (Kind::Node, only),
-            Self::Cidr(only) => (Kind::Cidr, only),
+            Head::Service(only) => (Kind::Service, only),
+            Head::Slice(only) => (Kind::Slice, only),
+            Head::Node(only) => (Kind::Node, only),
+            Head::Cidr(only) => (Kind::Cidr, only),
+            Head::Pod(only) => (Kind::Pod, only),
         };
         (
             key(kind, &metadata.namespace, &metadata.name),

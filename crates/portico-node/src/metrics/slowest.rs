@@ -1,7 +1,7 @@
 //! The Services that took longest to install, by name. There is a label for each, so there are only
 //! a few.
 
-use portico_model::table::ServiceName;
+use portico_model::key::ObjectKey;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -19,13 +19,13 @@ pub(super) struct Slowest(Arc<Mutex<Vec<Entry>>>);
 
 #[derive(Debug)]
 struct Entry {
-    service: ServiceName,
+    service: ObjectKey,
     took: Duration,
     seen: Instant,
 }
 
 impl Slowest {
-    pub(super) fn saw(&self, service: &ServiceName, took: Duration, now: Instant) {
+    pub fn saw(&self, service: &ObjectKey, took: Duration, now: Instant) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| now.saturating_duration_since(entry.seen) < KEPT);
         if let Some(known) = entries.iter_mut().find(|entry| entry.service == *service) {

@@ -20,10 +20,7 @@ fn port(kind: FrontendKind, outside: Outcome) -> Arc<ServicePort> {
 }
 
 fn change(before: Option<Arc<ServicePort>>, after: Option<Arc<ServicePort>>) -> Change {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: "a".into(),
-    };
+    let service = ObjectKey::new("default", "a");
     let key = PortKey {
         service,
         port: "".into(),
@@ -86,10 +83,7 @@ fn names_are_those_of_kube_proxy() {
 fn only_the_slowest_are_named() {
     let metrics = Metrics::new("nftables");
     for number in 0..100 {
-        let service = ServiceName {
-            namespace: "n".into(),
-            name: format!("s{number}").into(),
-        };
+        let service = ObjectKey::new("n", &format!("s{number}"));
         metrics.programmed(&service, Duration::from_millis(number), Instant::now());
     }
     let text = metrics.text();

@@ -3,12 +3,12 @@
 
 use crate::objects::{Kind, Name, Object};
 use portico_model::index::{Index, Settings};
+use portico_model::key::ObjectKey;
 use portico_model::objects::Node;
 use portico_model::static_services::is_static;
 use portico_model::table::ForwardingTable;
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 pub(super) struct Cluster {
     pub index: Index,
@@ -50,6 +50,7 @@ impl Cluster {
                 self.cidrs.insert(cidr.metadata.name.clone());
                 self.index.apply_service_cidr(cidr);
             }
+            Object::Pod(pod) => self.index.apply_pod(pod),
         }
     }
 
@@ -62,36 +63,34 @@ impl Cluster {
                 self.cidrs.remove(&name.name);
                 self.index.delete_service_cidr(&name.name);
             }
+            Kind::Pod => self.index.delete_pod(&name.namespace, &name.name),
         }
     }
 
     /// Deletes what a list does not have, but for static Services, which the API server does not
     /// know.
-    pub(super) fn keep_listed(&mut self, kind: Kind, names: &HashSet<Name>) {
-        for (namespace, name) in self.known(kind) {
-            if is_static(&namespace) {
+    pub fn keep_listed(&mut self, kind: Kind, names: &HashSet<Name>) {
+        for key in self.known(kind) {
+            if is_static(&key.namespace) {
                 continue;
             }
-            let name = Name {
-                kind,
-                namespace: namespace.to_string(),
-                name: name.to_string(),
-            };
+            let name = Name::new(kind, &key);
             if !names.contains(&name) {
                 self.delete(&name);
             }
         }
     }
 
-    fn known(&self, kind: Kind) -> Vec<(Arc<str>, Arc<str>)> {
+    fn known(&self, kind: Kind) -> Vec<ObjectKey> {
         match kind {
             Kind::Service => self.index.service_names(),
             Kind::Slice => self.index.slice_names(),
             Kind::Node => Vec::new(),
+            Kind::Pod => self.index.pod_names(),
             Kind::Cidr => self
                 .cidrs
                 .iter()
-                .map(|name| (Arc::default(), name.as_str().into()))
+                .map(|name| ObjectKey::new("", name))
                 .collect(),
         }
     }
@@ -113,7 +112,7 @@ impl Cluster {
             match object {
                 Object::Service(service) => index.apply_service(&service),
                 Object::Slice(slice) => index.apply_slice(&slice),
-                Object::Node(_) | Object::Cidr(_) => {}
+                Object::Node(_) | Object::Cidr(_) | Object::Pod(_) => {}
             }
         }
         index.take();

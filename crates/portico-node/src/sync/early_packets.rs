@@ -40,6 +40,7 @@ impl EarlyPackets {
         self.0.retain(|(early_packet, until)| {
             let found = installed.and_then(|table| table.find(&early_packet.to));
             let answer = match found {
+                Some((_, _, frontend)) if is_guarded(installed, frontend) => Some(Answer::Drop),
                 Some((_, _, frontend)) if is_served(frontend) => Some(Answer::Again),
                 Some(_) => Some(Answer::On),
                 None => (*until <= now).then_some(Answer::On),
@@ -51,7 +52,15 @@ impl EarlyPackets {
     }
 }
 
-/// A frontend without endpoints for sources inside has none at all.
+/// Senders are looked at before a packet gets here, and this one came before there was anything to
+/// look for. The next one of its sender is judged as it should be.
+fn is_guarded(installed: Option<&ForwardingTable>, frontend: &Frontend) -> bool {
+    let has_dmz =
+        |table: &ForwardingTable| !table.rules.dmz.v4.is_empty() || !table.rules.dmz.v6.is_empty();
+    frontend.sources.is_some() || installed.is_some_and(has_dmz)
+}
+
+/// Without endpoints for those inside there are none for anybody.
 fn is_served(frontend: &Frontend) -> bool {
     matches!(frontend.inside, Outcome::Cluster | Outcome::Local)
 }

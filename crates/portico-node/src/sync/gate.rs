@@ -13,6 +13,9 @@ const POD_NETWORKS: Duration = Duration::from_secs(30);
 pub(super) struct Gate {
     services: bool,
     slices: bool,
+    /// Without them a Service for the pods of a namespace serves no pod, and a pod in the DMZ is
+    /// taken for any other.
+    pods: bool,
     /// Until when they are waited for; the past, once they are known.
     node: Instant,
     pod_networks: Instant,
@@ -30,6 +33,7 @@ impl Gate {
         Self {
             services: false,
             slices: false,
+            pods: false,
             node: now + NODE,
             pod_networks,
             began: now,
@@ -42,6 +46,7 @@ impl Gate {
             Kind::Service => self.services = true,
             Kind::Slice => self.slices = true,
             Kind::Node => self.node = self.began,
+            Kind::Pod => self.pods = true,
             Kind::Cidr => {}
         }
     }
@@ -50,9 +55,9 @@ impl Gate {
         self.pod_networks = self.began;
     }
 
-    /// The time from which it is open; `None` where something has to come in first.
-    pub(super) fn opens(&self) -> Option<Instant> {
-        (self.services && self.slices).then(|| self.node.max(self.pod_networks))
+    /// Since when, or from when on, it is open; `None` where something has to come in first.
+    pub fn opens(&self) -> Option<Instant> {
+        (self.services && self.slices && self.pods).then(|| self.node.max(self.pod_networks))
     }
 
     pub(super) fn is_open(&self, now: Instant) -> bool {
@@ -68,7 +73,7 @@ mod tests {
     fn opens_when_everything_is_listed() {
         let now = Instant::now();
         let mut gate = Gate::new(now, false);
-        for kind in [Kind::Node, Kind::Service, Kind::Slice] {
+        for kind in [Kind::Node, Kind::Service, Kind::Pod, Kind::Slice] {
             assert_eq!(gate.opens(), None);
             gate.listed(kind);
         }
@@ -82,6 +87,7 @@ mod tests {
             let mut gate = Gate::new(now, pod_networks);
             gate.listed(Kind::Service);
             gate.listed(Kind::Slice);
+            gate.listed(Kind::Pod);
             assert!(!gate.is_open(now + longest - Duration::from_millis(1)));
             assert_eq!(gate.opens(), Some(now + longest));
             assert!(gate.is_open(now + longest));
@@ -92,7 +98,7 @@ mod tests {
     fn waits_for_the_networks_of_pods() {
         let now = Instant::now();
         let mut gate = Gate::new(now, true);
-        [Kind::Node, Kind::Service, Kind::Slice]
+        [Kind::Node, Kind::Service, Kind::Slice, Kind::Pod]
             .into_iter()
             .for_each(|kind| gate.listed(kind));
         assert!(!gate.is_open(now));

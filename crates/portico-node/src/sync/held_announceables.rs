@@ -3,13 +3,13 @@
 
 use crate::announce::Announceables;
 use portico_model::announce::Announceable;
-use portico_model::table::ServiceName;
+use portico_model::key::ObjectKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Default)]
-pub(super) struct HeldAnnounceables {
-    waiting: BTreeMap<ServiceName, Option<Arc<Announceable>>>,
+pub struct HeldAnnounceables {
+    waiting: BTreeMap<ObjectKey, Option<Arc<Announceable>>>,
     /// The first announceables have been passed on, even if there were none.
     begun: bool,
 }

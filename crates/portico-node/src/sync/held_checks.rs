@@ -1,25 +1,23 @@
 //! Health-check node ports: a load balancer is told of endpoints on this node when the kernel leads
 //! there, and at once of those that are gone.
 
-use portico_model::table::{Family, HealthCheck, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::{Family, HealthCheck};
 use std::collections::BTreeMap;
 
 /// What has not been told.
 #[derive(Default)]
-pub(super) struct HeldChecks(BTreeMap<ServiceName, Option<HealthCheck>>);
+pub struct HeldChecks(BTreeMap<ObjectKey, Option<HealthCheck>>);
 
 impl HeldChecks {
-    pub(super) fn hold(&mut self, changes: Vec<(ServiceName, Option<HealthCheck>)>) {
+    pub fn hold(&mut self, changes: Vec<(ObjectKey, Option<HealthCheck>)>) {
         self.0.extend(changes);
     }
 
     /// What may be told: all of it if the kernel has everything.
-    pub(super) fn release(
-        &mut self,
-        done: bool,
-    ) -> Option<Vec<(ServiceName, Option<HealthCheck>)>> {
+    pub fn release(&mut self, done: bool) -> Option<Vec<(ObjectKey, Option<HealthCheck>)>> {
         let may =
-            |_: &ServiceName, check: &mut Option<HealthCheck>| done || !check.is_some_and(attracts);
+            |_: &ObjectKey, check: &mut Option<HealthCheck>| done || !check.is_some_and(attracts);
         let released: Vec<_> = self.0.extract_if(.., may).collect();
         (!released.is_empty()).then_some(released)
     }

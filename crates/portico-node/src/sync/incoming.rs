@@ -106,6 +106,7 @@ fn input(news: News, heard: Instant) -> Option<Input> {
         News::Apply(object) => Some(Input::Apply(object, heard)),
         News::Delete(name) => Some(Input::Delete(name, heard)),
         News::Listed(kind, names) => Some(Input::Listed(kind, names)),
+        News::Denied(kind) => Some(Input::Denied(kind)),
         News::Reached(kind @ (Kind::Service | Kind::Slice), version) => {
             Some(Input::Reached(kind, version))
         }

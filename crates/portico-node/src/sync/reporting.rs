@@ -6,7 +6,6 @@ use crate::report::Installed;
 use portico_dataplane::ApplyError;
 use portico_model::index::{Index, Update};
 use portico_model::report::{Behind, MOST_BEHIND};
-use portico_model::table::FrontendIndex;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -34,7 +33,7 @@ impl Reporting {
         match kind {
             Kind::Service => self.services = Some(version),
             Kind::Slice => self.slices = Some(version),
-            Kind::Node | Kind::Cidr => {}
+            Kind::Node | Kind::Cidr | Kind::Pod => {}
         }
     }
 
@@ -77,7 +76,7 @@ impl Reporting {
             self.trouble.clear();
         }
         if self.look && self.looked.is_none_or(|looked| looked + LOOK <= now) {
-            self.look_for_conflicts(&index.table().frontends);
+            self.look_for_conflicts(index);
             (self.look, self.looked) = (false, Some(now));
         }
         // What is not told at once is there for the next renewal.
@@ -114,7 +113,8 @@ impl Reporting {
         });
     }
 
-    fn look_for_conflicts(&mut self, frontends: &FrontendIndex) {
+    fn look_for_conflicts(&mut self, index: &Index) {
+        let frontends = &index.table().frontends;
         let mut losers = BTreeMap::new();
         for conflict in frontends.conflicts() {
             losers
@@ -125,6 +125,11 @@ impl Reporting {
             losers
                 .entry(refusal.key.service.to_string())
                 .or_insert_with(|| refusal.to_string());
+        }
+        for problem in index.without_pods() {
+            losers
+                .entry(format!("{}/{}", problem.namespace, problem.name))
+                .or_insert(problem.sentence);
         }
         self.more_behind = losers.len().saturating_sub(MOST_BEHIND);
         let behind = losers.into_iter().take(MOST_BEHIND);

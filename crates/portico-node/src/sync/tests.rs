@@ -8,7 +8,7 @@ use super::comparison::CALM;
 use super::*;
 use portico_model::index::NodePortSetting;
 use portico_model::objects::{
-    EndpointSlice, Node, NodeAddress, Port, Service, SliceEndpoint, SlicePort,
+    EndpointSlice, Node, NodeAddress, Pod, Port, Service, SliceEndpoint, SlicePort,
 };
 use portico_model::table::{ForwardingTable, NodeRules, Ports};
 use std::collections::VecDeque;
@@ -218,17 +218,14 @@ impl Rig {
     }
 
     fn lists_are_done(&mut self) -> Vec<FollowUp> {
-        for kind in [Kind::Service, Kind::Slice, Kind::Node] {
+        for kind in [Kind::Service, Kind::Slice, Kind::Node, Kind::Pod] {
             let names = match kind {
                 Kind::Service => self.syncer.cluster.index.service_names(),
+                Kind::Pod => self.syncer.cluster.index.pod_names(),
                 _ => self.syncer.cluster.index.slice_names(),
             };
-            let name = |(namespace, name): (Arc<str>, Arc<str>)| Name {
-                kind,
-                namespace: namespace.to_string(),
-                name: name.to_string(),
-            };
-            self.take(Input::Listed(kind, names.into_iter().map(name).collect()));
+            let names = names.iter().map(|key| Name::new(kind, key)).collect();
+            self.take(Input::Listed(kind, names));
         }
         self.step()
     }
@@ -313,6 +310,71 @@ fn nothing_is_installed_before_everything_is_listed() {
     let follow_ups = rig.lists_are_done();
     assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
     assert!(follow_ups.contains(&FollowUp::Installed));
+}
+
+fn pod(name: &str, address: &str) -> Object {
+    let mut pod = Pod::default();
+    pod.metadata.namespace = "default".to_owned();
+    pod.metadata.name = name.to_owned();
+    pod.spec.node_name = "node1".to_owned();
+    pod.status.pod_ip = address.to_owned();
+    Object::Pod(Box::new(pod))
+}
+
+fn narrow(service: Object) -> Object {
+    let Object::Service(mut service) = service else {
+        panic!("no Service")
+    };
+    let visibility = portico_model::objects::VISIBILITY.to_owned();
+    let annotations = &mut service.metadata.annotations;
+    annotations.insert(visibility, "namespace".to_owned());
+    Object::Service(service)
+}
+
+/// What an earlier process left stays until it is known which pods may use what: a table without
+/// pods would shut all of them out.
+#[test]
+fn a_first_table_waits_for_the_pods_of_the_node() {
+    let mut rig = Rig::new();
+    rig.apply(narrow(service("a", "10.0.0.1")));
+    rig.apply(pod("one", "10.1.0.1"));
+    for kind in [Kind::Service, Kind::Slice, Kind::Node] {
+        let names = HashSet::from([service("a", "").name()]);
+        rig.take(Input::Listed(kind, names));
+    }
+    rig.step();
+    assert_eq!(rig.kernel.calls(), []);
+    rig.take(Input::Listed(
+        Kind::Pod,
+        HashSet::from([pod("one", "").name()]),
+    ));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
+    // A pod that is gone is shut out by the next batch, and one that a list does not have as well.
+    let sources = |rig: &Rig| {
+        let table = rig.syncer.cluster.table();
+        let (_, port) = table.ports.iter().next().unwrap();
+        port.frontends[0].sources.as_ref().unwrap().len()
+    };
+    rig.apply(pod("two", "10.1.0.2"));
+    rig.step();
+    assert_eq!(
+        (rig.kernel.calls(), sources(&rig)),
+        (vec![Call::Apply(1)], 2)
+    );
+    let gone = Input::Delete(pod("two", "").name(), rig.now);
+    rig.take(gone);
+    rig.step();
+    assert_eq!(
+        (rig.kernel.calls(), sources(&rig)),
+        (vec![Call::Apply(1)], 1)
+    );
+    rig.take(Input::Listed(Kind::Pod, HashSet::new()));
+    rig.step();
+    assert_eq!(
+        (rig.kernel.calls(), sources(&rig)),
+        (vec![Call::Apply(1)], 0)
+    );
 }
 
 #[test]
@@ -713,7 +775,7 @@ fn a_kernel_that_keeps_failing_makes_the_node_unhealthy() {
         },
         now,
     );
-    [Kind::Service, Kind::Slice, Kind::Node]
+    Kind::ALL
         .into_iter()
         .for_each(|kind| syncer.listed(kind, &HashSet::new()));
     kernel.fail(&[true]);
@@ -772,7 +834,7 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     let names: HashSet<Name> = (0..10)
         .map(|number| service(&format!("s{number}"), "").name())
         .collect();
-    for kind in [Kind::Service, Kind::Slice, Kind::Node] {
+    for kind in [Kind::Service, Kind::Slice, Kind::Node, Kind::Pod] {
         inputs
             .send(Input::Listed(kind, names.clone()))
             .await

@@ -3,14 +3,15 @@
 use crate::metrics::Metrics;
 use crate::objects::{Name, Object, SERVICE_NAME, TRIGGER_TIME};
 use portico_model::hash::Map;
-use portico_model::table::{Change, Family, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::{Change, Family};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// At most one entry for each Service and slice.
 #[derive(Default)]
-pub(super) struct Waiting {
-    services: Map<ServiceName, Instant>,
+pub struct Waiting {
+    services: Map<ObjectKey, Instant>,
     triggers: Map<Arc<str>, (Family, SystemTime)>,
 }
 
@@ -39,7 +40,7 @@ impl Waiting {
                     self.triggers.entry(key).or_insert((family, trigger));
                 }
             }
-            Object::Node(_) | Object::Cidr(_) => {}
+            Object::Node(_) | Object::Cidr(_) | Object::Pod(_) => {}
         }
     }
 
@@ -49,10 +50,7 @@ impl Waiting {
     }
 
     fn service(&mut self, namespace: &str, name: &str, heard: Instant) {
-        let service = ServiceName {
-            namespace: namespace.into(),
-            name: name.into(),
-        };
+        let service = ObjectKey::new(namespace, name);
         self.services.entry(service).or_insert(heard);
     }
 
@@ -84,6 +82,6 @@ impl Waiting {
 }
 
 /// Changes are in the order of their keys, so those of one Service follow each other.
-fn change_is_of(service: Option<&ServiceName>, change: &Change) -> bool {
+fn change_is_of(service: Option<&ObjectKey>, change: &Change) -> bool {
     service == Some(&change.key.service)
 }

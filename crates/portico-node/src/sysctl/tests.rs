@@ -79,6 +79,11 @@ fn only_what_was_decided_is_set() {
         ("route_localnet", 1),
     ];
     assert_eq!(names_of(all), [&timeouts[..], &more].concat());
+    let forwarding = Settings {
+        forward: true,
+        ..Settings::default()
+    };
+    assert_eq!(names(&wanted(&forwarding, 8)), [("ip_forward", 1)]);
 }
 
 #[test]

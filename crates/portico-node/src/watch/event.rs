@@ -64,6 +64,7 @@ fn at_once(kind: Kind, line: &str) -> Option<Event> {
         Kind::Slice => typed(line, Object::Slice),
         Kind::Node => typed(line, Object::Node),
         Kind::Cidr => typed(line, Object::Cidr),
+        Kind::Pod => typed(line, Object::Pod),
     }?;
     match what.as_ref() {
         "ADDED" | "MODIFIED" => Some(Event::Applied(object)),

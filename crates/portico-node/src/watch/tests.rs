@@ -178,7 +178,7 @@ impl Seen {
                 names.sort();
                 Some(Self::Listed(names))
             }
-            News::Reached(..) => None,
+            News::Reached(..) | News::Denied(_) => None,
         }
     }
 }
@@ -380,10 +380,13 @@ async fn one_bad_object_does_not_hide_the_others() {
 
 #[tokio::test]
 async fn goes_on_without_what_the_server_does_not_have() {
-    for status in [404, 403] {
-        let server = Server::start(vec![Reply::Answer(status, json!({"message": "no"}))]).await;
-        let mut receiver = server.follow(Kind::Cidr);
+    for (status, kind) in [(404, Kind::Cidr), (403, Kind::Cidr), (403, Kind::Pod)] {
+        let mut server = Server::start(vec![Reply::Answer(status, json!({"message": "no"}))]).await;
+        let mut receiver = server.follow(kind);
         assert_eq!(seen(&mut receiver, 1).await, [listed(&[])]);
+        let own = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode1&";
+        let asked = server.request().await;
+        assert_eq!(asked.starts_with(own), kind == Kind::Pod, "{asked}");
     }
 }
 

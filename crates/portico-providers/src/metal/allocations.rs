@@ -273,7 +273,12 @@ impl Allocations {
         self.blocks.keys().copied().collect()
     }
 
-    pub(super) fn is_dirty(&self) -> bool {
+    /// Whether an address waits for its last status to stop showing it.
+    pub fn some_leave(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    pub fn is_dirty(&self) -> bool {
         !self.undo.is_empty()
     }
 

@@ -65,6 +65,8 @@ pub(super) struct Driver {
     allocator: Allocator<Cluster>,
     commands: mpsc::Receiver<Command>,
     news: watch::Sender<News>,
+    /// Whether every claim is what the Services say.
+    settled: watch::Sender<bool>,
     recorder: Recorder,
     pending: Vec<Command>,
     pending_since: Instant,
@@ -84,6 +86,7 @@ impl Driver {
         cluster: Cluster,
         commands: mpsc::Receiver<Command>,
         news: watch::Sender<News>,
+        settled: watch::Sender<bool>,
     ) -> Self {
         let kinds = [Kind::Pools, Kind::Blocks, Kind::Namespaces, Kind::Services];
         let reporter = Reporter {
@@ -96,6 +99,7 @@ impl Driver {
             cluster,
             commands,
             news,
+            settled,
             pending: Vec::new(),
             pending_since: Instant::now(),
             unlisted: kinds
@@ -164,6 +168,8 @@ impl Driver {
         }
         self.retry = None;
         if !self.pending.is_empty() || !self.allocator.is_idle() {
+            // Before the answers are out: what they leave to do is known below.
+            self.settled.send_replace(false);
             let (asks, replies): (Vec<Ask>, Vec<_>) = self
                 .pending
                 .drain(..)
@@ -177,6 +183,14 @@ impl Driver {
             }
             self.retry = (!self.allocator.is_idle()).then(|| Instant::now() + PAUSE);
         }
+        let settled = self.retry.is_none()
+            && self.allocator.is_idle()
+            && !self.allocator.allocations.some_leave();
+        self.settled.send_if_modified(|before| {
+            let changes = *before != settled;
+            *before = settled;
+            changes
+        });
         self.spread_news();
         self.write_statuses().await;
     }

@@ -28,6 +28,7 @@ mod testing;
 
 use std::net::IpAddr;
 
+use futures_util::future::BoxFuture;
 use kube::Client;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -50,6 +51,7 @@ const WAITING: usize = 1024;
 pub(crate) struct Metal {
     commands: mpsc::Sender<Command>,
     news: watch::Receiver<News>,
+    settled: watch::Receiver<bool>,
     _tasks: [AbortOnDrop; 2],
 }
 
@@ -59,12 +61,15 @@ impl Metal {
     pub(crate) fn start(client: Client, shutdown: Shutdown) -> Self {
         let (commands, receiver) = mpsc::channel(WAITING);
         let (sender, news) = watch::channel(News::default());
+        let (settling, settled) = watch::channel(false);
         let key = tokio::spawn(key::provide(client.clone()));
-        let driver =
-            tokio::spawn(Driver::new(Cluster::new(client), receiver, sender).run(shutdown));
+        let driver = tokio::spawn(
+            Driver::new(Cluster::new(client), receiver, sender, settling).run(shutdown),
+        );
         Self {
             commands,
             news,
+            settled,
             _tasks: [key, driver].map(|task| AbortOnDrop(task.abort_handle())),
         }
     }
@@ -129,6 +134,15 @@ impl Provider for Metal {
 
     fn news(&self) -> Option<watch::Receiver<News>> {
         Some(self.news.clone())
+    }
+
+    /// A claim ends when no status shows its address any more.
+    fn settle(&self) -> BoxFuture<'_, ()> {
+        let mut settled = self.settled.clone();
+        Box::pin(async move {
+            // An error is the end of the task, after which nothing changes either.
+            let _ = settled.wait_for(|settled| *settled).await;
+        })
     }
 }
 

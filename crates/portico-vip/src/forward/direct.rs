@@ -9,9 +9,10 @@ use super::route::{self, Route};
 use super::{ForwardError, Forwarder, Wanted};
 use portico_dataplane::Dataplane;
 use portico_dataplane::nftables::{Nftables, Table};
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade, NodeRules, Outcome,
-    PortKey, Protocol, ServiceName, ServicePort,
+    PortKey, Protocol, ServicePort,
 };
 use std::net::SocketAddr;
 use std::process::Command;
@@ -155,10 +156,7 @@ fn table(
     masquerade_mark: u32,
 ) -> ForwardingTable {
     let ports = routes.into_iter().map(|(family, frontends, endpoints)| {
-        let service = ServiceName {
-            namespace: "portico".into(),
-            name: "vip".into(),
-        };
+        let service = ObjectKey::new("portico", "vip");
         let key = PortKey {
             service,
             port: Arc::default(),

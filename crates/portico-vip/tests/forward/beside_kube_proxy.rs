@@ -4,9 +4,10 @@
 use crate::lab::{Daemons, Lab, PORT, alone, cluster_ip, go_all_the_way, master, run, wanted};
 use portico_dataplane::Dataplane;
 use portico_dataplane::iptables::{Iptables, Options, Variant};
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade, NodeRules, Outcome,
-    PortKey, Protocol, ServiceName, ServicePort,
+    PortKey, Protocol, ServicePort,
 };
 use portico_testbed::Host;
 use portico_vip::forward::{ForwardSettings, Forwarding, Mode};
@@ -33,10 +34,7 @@ fn kubernetes(masters: &[usize]) -> ForwardingTable {
             masquerade: Masquerade::Always,
             sources: None,
         };
-        let service = ServiceName {
-            namespace: "default".into(),
-            name: "kubernetes".into(),
-        };
+        let service = ObjectKey::new("default", "kubernetes");
         let key = PortKey {
             service,
             port: "https".into(),

@@ -6,6 +6,7 @@ mod plan;
 use crate::doctor::programs::{Role, command_lines, running};
 use crate::lab::control;
 use crate::output::Output;
+use crate::signals::Signals;
 use clap::Args;
 use plan::{Account, Item, Line, Outcome, Running, Thing};
 use portico_dataplane::Dataplane;
@@ -29,6 +30,9 @@ pub(crate) struct Arguments {
     /// Only tell what would be removed.
     #[arg(long)]
     dry_run: bool,
+    /// Then wait for SIGTERM, as a pod of a DaemonSet has to.
+    #[arg(long)]
+    stay: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -43,6 +47,9 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     arguments.output.print(&account)?;
     if account.failed() {
         std::process::exit(1);
+    }
+    if arguments.stay {
+        crate::runtime()?.block_on(async { anyhow::Ok(Signals::new()?.wait().await) })?;
     }
     Ok(())
 }

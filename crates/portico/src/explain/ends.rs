@@ -2,9 +2,8 @@
 
 use anyhow::{Context, bail};
 use portico_model::explain::{Origin, Packet};
-use portico_model::objects::{Metadata, Node, Service};
+use portico_model::objects::{Node, Pod, Service};
 use portico_model::table::Protocol;
-use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -71,36 +70,7 @@ impl FromStr for To {
     }
 }
 
-/// A Pod, as far as it is needed here.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Pod {
-    pub metadata: Metadata,
-    pub spec: PodSpec,
-    pub status: PodStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PodSpec {
-    pub node_name: String,
-    pub host_network: bool,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PodStatus {
-    #[serde(rename = "podIPs")]
-    pub pod_ips: Vec<PodIp>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PodIp {
-    pub ip: String,
-}
-
-pub(super) struct Cluster {
+pub struct Cluster {
     pub nodes: Vec<Node>,
     pub pods: Vec<Pod>,
     pub services: Vec<Service>,

@@ -267,6 +267,10 @@ impl Known {
             .nodes
             .iter()
             .for_each(|node| index.apply_node(node));
+        self.cluster
+            .pods
+            .iter()
+            .for_each(|pod| index.apply_pod(pod));
         index.set_addresses(addresses);
         index.take();
         index

@@ -45,7 +45,10 @@ impl fmt::Display for Shown<ServiceView> {
         for service in &self.items {
             rows.row([
                 named(self.wide, &service.namespace, &service.name),
-                service.type_.clone(),
+                match service.visibility.as_str() {
+                    "" => service.type_.clone(),
+                    narrow => format!("{} ({narrow})", service.type_),
+                },
                 few(&service.addresses, FEW),
                 few(&service.ports, FEW),
                 format!("{} of {}", service.endpoints.ready, service.endpoints.total),

@@ -7,6 +7,10 @@ use clap_complete::Shell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where the program goes if it runs from a place that the unit cannot read.
+const PROGRAM: &str = "/usr/local/bin/portico";
+/// By `ProtectHome` and `PrivateTmp` of the unit.
+const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 const UNIT: &str = "/etc/systemd/system/portico.service";
 
 #[derive(Args)]
@@ -52,10 +56,15 @@ pub(crate) fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<
             print,
             arguments,
         } => {
-            let text = systemd_unit(&std::env::current_exe()?, join.as_ref(), &arguments)?;
+            let running = std::env::current_exe()?;
+            let program = program_of_unit(&running);
+            let text = systemd_unit(program, join.as_ref(), &arguments)?;
             match print {
                 true => crate::print(&text),
                 false => {
+                    if program != running {
+                        copy_program(&running, program)?;
+                    }
                     fs::write(&unit, text).with_context(|| {
                         format!("cannot write {}: are you root?", unit.display())
                     })?;
@@ -78,6 +87,34 @@ pub(crate) fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<
                 .with_context(|| format!("cannot write to {}", dir.display()))?;
         }
     }
+    Ok(())
+}
+
+/// Where the unit finds the program: the unit sees no home directory, and a /tmp of its own.
+fn program_of_unit(running: &Path) -> &Path {
+    match HIDDEN.iter().any(|hidden| running.starts_with(hidden)) {
+        true => Path::new(PROGRAM),
+        false => running,
+    }
+}
+
+/// As a whole or not at all, also while the one that is there runs.
+fn copy_program(running: &Path, program: &Path) -> anyhow::Result<()> {
+    let new = program.with_extension("new");
+    fs::copy(running, &new)
+        .and_then(|_| fs::rename(&new, program))
+        .with_context(|| {
+            format!(
+                "cannot copy {} to {}, where systemd may read it: are you root?",
+                running.display(),
+                program.display()
+            )
+        })?;
+    crate::print(&format!(
+        "{} is copied to {}, since the unit may not read the former\n",
+        running.display(),
+        program.display()
+    ));
     Ok(())
 }
 

@@ -62,3 +62,29 @@ fn there_is_completion_for_every_shell_and_a_page_for_every_command() {
         assert!(dir.path().join(page).exists(), "{page}");
     }
 }
+
+#[test]
+fn a_program_that_the_unit_cannot_read_is_taken_from_elsewhere() {
+    for (running, program) in [
+        ("/usr/bin/portico", "/usr/bin/portico"),
+        ("/opt/portico/portico", "/opt/portico/portico"),
+        ("/home/ann/portico/target/release/portico", PROGRAM),
+        ("/root/portico", PROGRAM),
+        ("/tmp/portico", PROGRAM),
+        ("/homemade/portico", "/homemade/portico"),
+    ] {
+        assert_eq!(program_of_unit(Path::new(running)), Path::new(program));
+    }
+}
+
+#[test]
+fn a_copy_replaces_what_is_there_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (running, program) = (dir.path().join("running"), dir.path().join("portico"));
+    fs::write(&running, "new").unwrap();
+    fs::write(&program, "old").unwrap();
+    copy_program(&running, &program).unwrap();
+    assert_eq!(fs::read_to_string(&program).unwrap(), "new");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    assert!(copy_program(&running, Path::new("/proc/portico")).is_err());
+}

@@ -84,8 +84,15 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     crate::logging::start();
     crate::runtime()?.block_on(async {
         let folder = Folder::open(&arguments.data_dir)?;
-        if !folder.has_joined() {
-            become_node(&arguments, &folder).await?;
+        let given = given(&arguments)?;
+        match (folder.has_joined(), given) {
+            (true, None) => {}
+            (true, Some(given)) => check_credentials(&arguments, &folder, &given).await?,
+            (false, Some(given)) => become_node(&arguments, &folder, &given).await?,
+            (false, None) => bail!(
+                "this machine has not joined: {} has no credentials",
+                arguments.data_dir.display()
+            ),
         }
         let mut signals = Signals::new()?;
         let mut keeper = Keeper::new(BTreeMap::from([(NODE, command(&arguments, &folder)?)]))?;
@@ -98,19 +105,12 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     })
 }
 
-/// The first start: checks the server's identity, creates the Node, and gets a token for it.
-async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<()> {
-    let (Some(token), Some(hash)) = (join_token(arguments)?, arguments.ca_hash) else {
-        bail!(
-            "this machine has not joined: {} has no credentials",
-            arguments.data_dir.display()
-        )
-    };
+/// Once: make sure who the server is, make the Node, get its token.
+async fn become_node(arguments: &Arguments, folder: &Folder, given: &Given) -> anyhow::Result<()> {
     let name = node_name(arguments)?;
-    let url = arguments.server.clone();
-    let pinned = tokio::task::spawn_blocking(move || pin::find(&url, hash)).await??;
-    let reader = reader(&arguments.server, &pinned.authority, &token)?;
-    let id = token.split('.').next().unwrap_or_default();
+    let pinned = find_server(&arguments.server, given.ca_hash).await?;
+    let reader = reader(&arguments.server, &pinned.authority, &given.token)?;
+    let id = given.token.split('.').next().unwrap_or_default();
     let node = node_object(&arguments.machine, &name, pinned.own, id);
     match reader.create(NODES, &node).await {
         Ok(_) => tracing::info!(node = %name, "made the Node"),
@@ -136,6 +136,75 @@ async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<(
     )?;
     tracing::info!(node = %name, "joined");
     Ok(())
+}
+
+/// For a machine that has joined before: what was given now has to be right, too, and a machine
+/// whose Node was deleted since then becomes a node again.
+async fn check_credentials(
+    arguments: &Arguments,
+    folder: &Folder,
+    given: &Given,
+) -> anyhow::Result<()> {
+    let kept_in = arguments.data_dir.display();
+    let name = folder.node_name()?;
+    if let Some(asked) = arguments.node_name.as_ref().filter(|asked| **asked != name) {
+        bail!(
+            "this machine is the node {name} already, by {kept_in}: leave --node-name {asked} out, \
+             or delete the Node and that folder to join under another name"
+        );
+    }
+    let (server, authority, node_token) = folder.access()?;
+    let pinned = find_server(&arguments.server, given.ca_hash).await?;
+    if pinned.authority != authority {
+        bail!(
+            "this machine is a node of another cluster, at {server}, by {kept_in}: delete its Node \
+             there and that folder, or give another --data-dir"
+        );
+    }
+    let asking = reader(&arguments.server, &authority, &given.token)?;
+    if let Err(error) = ask(&asking, "/version").await {
+        return Err(refused(error)).context("cannot ask the API server with this token");
+    }
+    let own = reader(&arguments.server, &authority, &node_token)?;
+    match ask(&own, &format!("{NODES}/{name}")).await {
+        Ok(_) => {
+            tracing::info!(node = %name, "this machine has joined already");
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 401 | 404) => {
+            tracing::info!(node = %name, "the Node was deleted since this machine joined");
+            become_node(arguments, folder, given).await
+        }
+        Err(error) => Err(plain(error)).context("cannot ask for the Node of this machine"),
+    }
+}
+
+/// A request that says nothing of who may: a token that is not known is refused all the same.
+async fn ask(reader: &Reader, path: &str) -> Result<Value, kube::Error> {
+    let request = http::Request::get(path)
+        .body(Vec::new())
+        .map_err(kube::Error::HttpError)?;
+    reader.client.request(request).await
+}
+
+/// The API server there, if its CA is the one with this hash. Nothing is sent to another.
+async fn find_server(server: &http::Uri, hash: Hash) -> anyhow::Result<pin::Pinned> {
+    let server = server.clone();
+    tokio::task::spawn_blocking(move || pin::find(&server, hash)).await?
+}
+
+/// What `portico token create` printed.
+struct Given {
+    token: String,
+    ca_hash: Hash,
+}
+
+/// Standard input can be read only once, so this is asked once. `None` with `--joined`.
+fn given(arguments: &Arguments) -> anyhow::Result<Option<Given>> {
+    let token = join_token(arguments)?;
+    Ok(token
+        .zip(arguments.ca_hash)
+        .map(|(token, ca_hash)| Given { token, ca_hash }))
 }
 
 /// The join token, wherever it was given.
@@ -279,6 +348,10 @@ async fn tell_version(folder: &Folder) -> anyhow::Result<()> {
         .body(serde_json::to_vec(&patch)?)?;
     let answer = reader.client.request::<Value>(request);
     match tokio::time::timeout(ANSWER, answer).await {
+        Ok(Err(kube::Error::Api(status))) if status.code == 401 => bail!(
+            "the API server does not know this node any more, so no change reaches it: was its \
+             Node deleted, or was the machine off for a week? Run portico join with a new token"
+        ),
         Ok(written) => written.map(drop).map_err(plain),
         Err(_) => bail!("no answer from {server} in {ANSWER:?}"),
     }

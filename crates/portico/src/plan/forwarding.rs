@@ -4,6 +4,7 @@ use super::world::{Changes, Kind, World};
 use ipnet::IpNet;
 use portico_model::announce::Announceable;
 use portico_model::index::{Index, Settings};
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Change, Endpoint, Frontend, FrontendKey, FrontendKind, Outcome, PortKey, Protocol, ServicePort,
 };
@@ -89,20 +90,16 @@ pub(super) fn diff(
                 .of(*kind)
                 .for_each(|object| feed(&mut index, *kind, object))
         });
-        index.set_addresses(addresses(
-            before.get(Kind::Node, &(String::new(), node.to_owned())),
-        ));
+        index.set_addresses(addresses(before.get(Kind::Node, &ObjectKey::new("", node))));
         index.take();
         let announced = index.announceables().clone();
-        for (kind, (namespace, name), object) in changes {
+        for (kind, key, object) in changes {
             match object {
                 Some(object) => feed(&mut index, *kind, object),
-                None => forget(&mut index, *kind, namespace, name),
+                None => forget(&mut index, *kind, &key.namespace, &key.name),
             }
         }
-        index.set_addresses(addresses(
-            after.get(Kind::Node, &(String::new(), node.to_owned())),
-        ));
+        index.set_addresses(addresses(after.get(Kind::Node, &ObjectKey::new("", node))));
         let update = index.take();
         for change in &update.changes {
             of_change(node, change, &mut rules);
@@ -154,7 +151,9 @@ fn feed(index: &mut Index, kind: Kind, object: &Value) {
         Kind::ServiceCidr => read(object)
             .into_iter()
             .for_each(|one| index.apply_service_cidr(&one)),
-        Kind::Pod => {}
+        Kind::Pod => read(object)
+            .into_iter()
+            .for_each(|one| index.apply_pod(&one)),
     }
 }
 
@@ -164,7 +163,7 @@ fn forget(index: &mut Index, kind: Kind, namespace: &str, name: &str) {
         Kind::Slice => index.delete_slice(namespace, name),
         Kind::Node => index.delete_node(name),
         Kind::ServiceCidr => index.delete_service_cidr(name),
-        Kind::Pod => {}
+        Kind::Pod => index.delete_pod(namespace, name),
     }
 }
 

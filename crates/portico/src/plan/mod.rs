@@ -18,6 +18,7 @@ use documents::Document;
 use forwarding::Forwarding;
 use object::{ObjectChange, What};
 use outside::Outside;
+use portico_model::key::ObjectKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -145,11 +146,9 @@ impl Trial<'_> {
             if let Some(kind) = Kind::of(&document.api_version, &document.kind)
                 .filter(|_| change.what != What::Same)
             {
-                changes.push((
-                    kind,
-                    (document.namespace.unwrap_or_default(), document.name),
-                    after,
-                ));
+                let namespace = document.namespace.as_deref().unwrap_or_default();
+                let key = ObjectKey::new(namespace, &document.name);
+                changes.push((kind, key, after));
             }
             objects.push(ObjectChange { note, ..change });
         }

@@ -39,13 +39,13 @@ pub(super) fn diff(before: &World, changes: &Changes) -> Outside {
         match kind {
             Kind::Service => {
                 outside.service(
-                    &format!("{}/{}", name.0, name.1),
+                    &name.to_string(),
                     before.get(Kind::Service, name),
                     after.as_ref(),
                 );
             }
             Kind::Node => outside.node(
-                &name.1,
+                &name.name,
                 before,
                 before.get(Kind::Node, name).is_some(),
                 after.is_some(),
@@ -189,6 +189,7 @@ fn claims(service: Option<&Value>) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portico_model::key::ObjectKey;
     use serde_json::json;
 
     fn service(more: Value) -> Value {
@@ -207,7 +208,7 @@ mod tests {
             .for_each(|before| world.insert(Kind::Service, before));
         let outside = diff(
             &world,
-            &vec![(Kind::Service, ("shop".into(), "web".into()), after)],
+            &vec![(Kind::Service, ObjectKey::new("shop", "web"), after)],
         );
         let signed = |sign: &str, needs: &[Need]| -> Vec<String> {
             needs
@@ -299,10 +300,7 @@ mod tests {
         let mut world = World::default();
         world.insert(Kind::Service, service(json!({"type": "LoadBalancer"})));
         world.insert(Kind::Node, json!({"metadata": {"name": "n1"}}));
-        let outside = diff(
-            &world,
-            &vec![(Kind::Node, (String::new(), "n1".into()), None)],
-        );
+        let outside = diff(&world, &vec![(Kind::Node, ObjectKey::new("", "n1"), None)]);
         assert_eq!(
             outside.balancers[0].what,
             "the load balancer no longer leads to node n1"

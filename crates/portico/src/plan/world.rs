@@ -4,6 +4,7 @@
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use portico_controller::endpoints::{self, LABEL_SLICE_MANAGED_BY, SLICE_MANAGER};
+use portico_model::key::ObjectKey;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -52,25 +53,17 @@ impl Kind {
     }
 }
 
-/// Namespace and name.
-pub(super) type Name = (String, String);
-
-pub(super) fn name_of(object: &Value) -> Name {
-    let text = |field: &str| {
-        object["metadata"][field]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    (text("namespace"), text("name"))
+pub fn key_of(object: &Value) -> ObjectKey {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    ObjectKey::new(text("namespace"), text("name"))
 }
 
 /// What becomes of an object: `None` is that it goes.
-pub(super) type Changes = Vec<(Kind, Name, Option<Value>)>;
+pub type Changes = Vec<(Kind, ObjectKey, Option<Value>)>;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct World {
-    objects: BTreeMap<Kind, BTreeMap<Name, Value>>,
+pub struct World {
+    objects: BTreeMap<Kind, BTreeMap<ObjectKey, Value>>,
 }
 
 impl World {
@@ -78,7 +71,7 @@ impl World {
         self.objects
             .entry(kind)
             .or_default()
-            .insert(name_of(&object), object);
+            .insert(key_of(&object), object);
     }
 
     pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
@@ -88,7 +81,7 @@ impl World {
             .flat_map(BTreeMap::values)
     }
 
-    pub(super) fn get(&self, kind: Kind, name: &Name) -> Option<&Value> {
+    pub fn get(&self, kind: Kind, name: &ObjectKey) -> Option<&Value> {
         self.objects.get(&kind)?.get(name)
     }
 
@@ -144,9 +137,9 @@ impl World {
     }
 }
 
-fn written(slice: EndpointSlice, stays: bool) -> Option<(Kind, Name, Option<Value>)> {
+fn written(slice: EndpointSlice, stays: bool) -> Option<(Kind, ObjectKey, Option<Value>)> {
     let value = serde_json::to_value(slice).ok()?;
-    Some((Kind::Slice, name_of(&value), stays.then_some(value)))
+    Some((Kind::Slice, key_of(&value), stays.then_some(value)))
 }
 
 fn feed(index: &mut endpoints::Index, kind: Kind, object: &Value, stays: bool) {

@@ -143,7 +143,7 @@ fn fields_to_select_by() {
         (EVENTS, "reason", "Synced"),
     ] {
         let kind = kind(api);
-        assert!(kind.selectable_fields().contains(&field), "{field}");
+        assert!(kind.info().selectable_fields.contains(&field), "{field}");
         assert_eq!(kind.selectable_field(&stored, field), value, "{field}");
     }
 }

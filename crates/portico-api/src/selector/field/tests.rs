@@ -30,6 +30,32 @@ fn matching() {
         let kind = kind(plural);
         let parsed = FieldSelector::parse(&*kind, selector).unwrap();
         assert_eq!(parsed.matches(&*kind, object), wanted, "{selector}");
+        let ruled_out = parsed.rules_out(&*kind, object.to_string().as_bytes());
+        assert!(!(wanted && ruled_out), "{selector}");
+    }
+}
+
+#[test]
+fn what_need_not_be_read_to_be_ruled_out() {
+    for (selector, stored, wanted) in [
+        ("spec.nodeName=n1", r#"{"spec":{"nodeName":"n2"}}"#, true),
+        ("spec.nodeName=n1", r#"{"spec":{"nodeName":"n1"}}"#, false),
+        ("spec.nodeName=n1,status.phase=x", r#"{"spec":{}}"#, true),
+        // It may be elsewhere in the object: that is for reading to find out.
+        ("spec.nodeName=n1", r#"{"spec":{"nodeName":"n10"}}"#, false),
+        ("spec.nodeName=", r#"{"spec":{}}"#, false),
+        ("spec.nodeName!=n1", r#"{"spec":{"nodeName":"n1"}}"#, false),
+        // Made up from what is not stored, or stored in other words.
+        ("spec.hostNetwork=false", r#"{"spec":{}}"#, false),
+        ("spec.host=n1", r#"{"spec":{}}"#, false),
+    ] {
+        let kind = kind("pods");
+        let parsed = FieldSelector::parse(&*kind, selector).unwrap();
+        assert_eq!(
+            parsed.rules_out(&*kind, stored.as_bytes()),
+            wanted,
+            "{selector} {stored}"
+        );
     }
 }
 

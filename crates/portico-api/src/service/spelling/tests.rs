@@ -70,6 +70,11 @@ fn words_become_core_fields() {
             json!({"visibility": "cluster", "ports": [{"port": 80, "hostPort": 0}]}),
             json!({"type": "ClusterIP", "ports": [{"port": 80}]}),
         ),
+        (
+            json!({"visibility": "namespace", "ports": [{"port": 80, "hostPort": 0}]}),
+            json!({"type": "ClusterIP", "ports": [{"port": 80}]}),
+        ),
+        (json!({"visibility": "dmz"}), json!({"type": "ClusterIP"})),
     ] {
         assert_eq!(folded(core(words.clone()), None), want, "{words}");
     }
@@ -134,28 +139,92 @@ fn disagreements_name_both_fields() {
 }
 
 #[test]
-fn planned_words_are_not_supported_yet() {
-    for word in ["namespace", "dmz", "world"] {
-        let mut object = core(json!({"visibility": word}));
-        let errors = to_core(&mut object, None);
-        assert_eq!(
-            (errors[0].field.as_str(), errors[0].problem.reason()),
-            ("spec.visibility", "FieldValueNotSupported")
-        );
-        assert_eq!(
-            errors[0].message.contains("planned"),
-            word != "world",
-            "{}",
-            errors[0]
-        );
-        assert!(
-            errors[0]
-                .message
-                .contains("\"cluster\", \"loadbalancer\", \"public\""),
-            "{}",
-            errors[0]
-        );
+fn other_words_for_visibility_are_refused_with_those_that_there_are() {
+    let mut object = core(json!({"visibility": "world"}));
+    let errors = to_core(&mut object, None);
+    assert_eq!(
+        (errors[0].field.as_str(), errors[0].problem.reason()),
+        ("spec.visibility", "FieldValueNotSupported")
+    );
+    let known = r#""cluster", "dmz", "loadbalancer", "namespace", "public""#;
+    assert!(errors[0].message.contains(known), "{}", errors[0]);
+}
+
+fn narrowed(spec: Value, annotation: Option<&str>) -> Value {
+    let mut object = core(spec);
+    if let Some(word) = annotation {
+        object["metadata"]["annotations"] = json!({VISIBILITY: word, "other": "stays"});
     }
+    object
+}
+
+/// The words of a request, what is stored, and the annotation that is to be stored then.
+#[test]
+fn narrow_words_become_an_annotation() {
+    let dmz = || Some("dmz");
+    for (word, given, stored, want) in [
+        (Some("namespace"), None, None, Ok(Some("namespace"))),
+        (Some("dmz"), Some("dmz"), None, Ok(Some("dmz"))),
+        (None, Some("dmz"), None, Ok(Some("dmz"))),
+        (Some("cluster"), None, None, Ok(None)),
+        // The stored object was patched: what was changed counts.
+        (Some("namespace"), dmz(), dmz(), Ok(Some("namespace"))),
+        (Some("cluster"), dmz(), dmz(), Ok(None)),
+        (Some("dmz"), Some("namespace"), dmz(), Ok(Some("namespace"))),
+        // A view was read and written back, which does not show the annotation.
+        (Some("dmz"), None, dmz(), Ok(Some("dmz"))),
+        (Some("namespace"), None, dmz(), Ok(Some("namespace"))),
+        (Some("public"), None, dmz(), Ok(None)),
+        (Some("cluster"), dmz(), None, Err("spec.visibility")),
+        (Some("namespace"), dmz(), None, Err("spec.visibility")),
+    ] {
+        let spec = word.map_or(json!({}), |word| json!({"visibility": word}));
+        let mut object = narrowed(spec, given);
+        let old = stored.map(|word| narrowed(json!({"type": "ClusterIP"}), Some(word)));
+        let errors = to_core(&mut object, old.as_ref());
+        let about = format!("{word:?} and {given:?} on {stored:?}: {errors:?}");
+        match want {
+            Err(field) => assert_eq!(errors[0].field, field, "{about}"),
+            Ok(want) => {
+                assert!(errors.is_empty(), "{about}");
+                assert_eq!(annotation(&object), want, "{about}");
+                assert_eq!(object["spec"].get("visibility"), None, "{about}");
+            }
+        }
+        if given.is_some() {
+            assert_eq!(object["metadata"]["annotations"]["other"], "stays");
+        }
+    }
+}
+
+#[test]
+fn a_narrow_service_is_shown_by_its_word_alone() {
+    let stored = narrowed(json!({"type": "ClusterIP"}), Some("dmz"));
+    let view = to_portico(&stored);
+    assert_eq!(view["spec"]["visibility"], "dmz");
+    assert_eq!(view["metadata"]["annotations"], json!({"other": "stays"}));
+    let mut back = view;
+    assert!(from_portico(&mut back, Some(&stored)).is_empty());
+    assert_eq!(back, stored);
+    // Where the annotation says nothing that can be, it stays in sight.
+    let wrong = narrowed(json!({"type": "NodePort"}), Some("dmz"));
+    let view = to_portico(&wrong);
+    assert_eq!(view["spec"]["visibility"], "public");
+    assert_eq!(annotation(&view), Some("dmz"));
+}
+
+#[test]
+fn a_narrow_word_that_is_removed_takes_the_annotation_with_it() {
+    let mut patch = json!({"spec": {"visibility": null}});
+    removals_to_core(&mut patch);
+    assert_eq!(
+        patch,
+        json!({"metadata": {"annotations": {VISIBILITY: null}}, "spec": {"type": null}})
+    );
+    let mut patch =
+        json!({"metadata": {"annotations": {VISIBILITY: "dmz"}}, "spec": {"visibility": null}});
+    removals_to_core(&mut patch);
+    assert_eq!(patch["metadata"]["annotations"], json!({VISIBILITY: "dmz"}));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn rows_read_as_kubectl_prints_them() {
     ] {
         let object = server.put("a", spec).unwrap();
         let row = server.kind().row(&object, 0);
-        assert_eq!(row.len(), server.kind().columns().len());
+        assert_eq!(row.len(), server.kind().info().columns.len());
         assert_eq!(
             [&row[1], &row[2], &row[3], &row[4], &row[6]].map(|cell| cell.as_str().unwrap()),
             cells[..5]
@@ -199,4 +199,61 @@ fn the_other_spelling_end_to_end() {
     view["spec"]["visibility"] = json!("cluster");
     let view = server.put_portico(view).unwrap();
     assert!(view["spec"]["ports"][0].get("hostPort").is_none());
+}
+
+#[test]
+fn a_narrow_service_has_one_way_in() {
+    let mut server = Server::dual_stack();
+    let ports = json!([{"port": 80}]);
+    for (word, spec, problem) in [
+        ("namespace", json!({"ports": ports}), None),
+        ("dmz", json!({"ports": ports}), None),
+        (
+            "Namespace",
+            json!({"ports": ports}),
+            Some("supported values: \"dmz\", \"namespace\""),
+        ),
+        (
+            "dmz",
+            json!({"ports": ports, "type": "NodePort"}),
+            Some("needs type ClusterIP (visibility cluster), not NodePort"),
+        ),
+        (
+            "namespace",
+            json!({"clusterIP": "None"}),
+            Some("needs a cluster IP"),
+        ),
+        (
+            "namespace",
+            json!({"ports": ports, "externalIPs": ["192.0.2.1"]}),
+            Some("may not be set together with externalIPs"),
+        ),
+    ] {
+        let mut object = super::harness::service("a", spec.clone());
+        object["metadata"]["annotations"] = json!({"portico.dev/visibility": word});
+        let about = format!("{word} {spec}");
+        match (server.replace(object), problem) {
+            (Ok(object), None) => {
+                let portico = PorticoServiceKind::new(server.kind().clone());
+                assert_eq!(portico.row(&object, 0)[1], word, "{about}");
+                assert_eq!(portico.selectable_field(&object, "spec.visibility"), word);
+                assert_eq!(server.kind().row(&object, 0)[1], "ClusterIP", "{about}");
+                server.delete("a");
+            }
+            (Err(error), Some(problem)) => {
+                let message = error.to_string();
+                assert!(message.contains(problem), "{about}: {message}");
+                assert!(
+                    message.contains("metadata.annotations[portico.dev/visibility]"),
+                    "{message}"
+                );
+            }
+            (answer, _) => panic!("{about}: {answer:?}"),
+        }
+    }
+    // In the other spelling the field is called what the request calls it.
+    let mut view = super::harness::service("b", json!({"visibility": "dmz", "portalIP": "None"}));
+    view["apiVersion"] = json!("portico.dev/v1");
+    let error = server.put_portico(view).unwrap_err().to_string();
+    assert!(error.contains("spec.visibility"), "{error}");
 }

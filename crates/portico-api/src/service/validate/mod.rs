@@ -7,6 +7,7 @@ mod ports;
 pub(crate) use addresses::cluster_ips;
 pub(crate) use load_balancer::status;
 
+use super::spelling::{NARROW, VISIBILITY};
 use super::types::*;
 use crate::field::{Error, Errors, Path};
 use crate::kinds::checks::{given_word, invalid_all, word};
@@ -36,6 +37,7 @@ fn whole(service: &Service, old: Option<&Service>) -> Errors {
     let spec = &service.spec;
     let old_spec = old.map(|old| &old.spec);
     let mut errors: Errors = topology(service).into_iter().collect();
+    errors.extend(visibility(service));
     errors.extend(type_needs(spec));
     errors.extend(ports::ports(spec));
     errors.extend(selector(spec));
@@ -66,6 +68,30 @@ fn topology(service: &Service) -> Option<Error> {
             format!("must match annotations[{TOPOLOGY_HINTS}] when both are specified"),
         )
     })
+}
+
+/// Nodes keep others away from the cluster IP, so there must be one, and no other way in.
+fn visibility(service: &Service) -> Option<Error> {
+    let word = service.annotation(VISIBILITY)?;
+    let path = Path::new("metadata").child("annotations").key(VISIBILITY);
+    if !NARROW.contains(&word) {
+        return Some(Error::not_supported(&path, word, &NARROW));
+    }
+    let spec = &service.spec;
+    let detail = if spec.type_ != CLUSTER_IP {
+        format!(
+            "needs type ClusterIP (visibility cluster), not {}",
+            spec.type_
+        )
+    } else if spec.is_headless() {
+        "needs a cluster IP: addresses of endpoints are open to everybody".to_owned()
+    } else if !spec.external_ips.is_empty() {
+        "may not be set together with externalIPs (publicIPs), which are open to everybody"
+            .to_owned()
+    } else {
+        return None;
+    };
+    Some(Error::invalid(&path, word, detail))
 }
 
 /// What each type must and must not have.

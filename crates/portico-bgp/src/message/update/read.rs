@@ -4,7 +4,7 @@
 use super::attributes::*;
 use super::{Path, Reached, Update};
 use crate::community::{Community, LargeCommunity};
-use crate::family::Family;
+use crate::family::AfiSafi;
 use crate::message::{Notification, code};
 use crate::wire::Reader;
 use ipnet::IpNet;
@@ -25,8 +25,8 @@ struct Attributes {
     path: Path,
     seen: Vec<u8>,
     next_hop: Option<Ipv4Addr>,
-    reach: Option<(Family, Reached)>,
-    unreach: Option<(Family, Vec<IpNet>)>,
+    reach: Option<(AfiSafi, Reached)>,
+    unreach: Option<(AfiSafi, Vec<IpNet>)>,
     flaw: Option<&'static str>,
 }
 
@@ -39,13 +39,14 @@ impl Update {
         let attributes = reader.long_block().ok_or_else(|| error(MALFORMED_LIST))?;
         let is_empty = withdrawn.is_empty() && reader.is_empty();
         let withdrawn =
-            prefixes(Family::V4, Reader(withdrawn)).ok_or_else(|| error(WRONG_PREFIX))?;
-        let announced = prefixes(Family::V4, reader).ok_or_else(|| error(WRONG_PREFIX))?;
+            prefixes(AfiSafi::Ipv4Unicast, Reader(withdrawn)).ok_or_else(|| error(WRONG_PREFIX))?;
+        let announced =
+            prefixes(AfiSafi::Ipv4Unicast, reader).ok_or_else(|| error(WRONG_PREFIX))?;
         let mut read = Attributes::default();
         read.all(Reader(attributes), four_octets)?;
         let end_of_rib = match &read.unreach {
             _ if !is_empty => None,
-            None => attributes.is_empty().then_some(Family::V4),
+            None => attributes.is_empty().then_some(AfiSafi::Ipv4Unicast),
             Some((family, gone)) => (gone.is_empty() && read.seen == [UNREACH]).then_some(*family),
         };
         Ok(read.into_update(withdrawn, announced, end_of_rib))
@@ -141,7 +142,7 @@ impl Attributes {
         mut self,
         mut withdrawn: Vec<IpNet>,
         announced: Vec<IpNet>,
-        end_of_rib: Option<Family>,
+        end_of_rib: Option<AfiSafi>,
     ) -> Update {
         let has_body = !announced.is_empty();
         let missing = |kind: u8| !self.seen.contains(&kind);
@@ -221,11 +222,11 @@ fn as_path(mut reader: Reader<'_>, four_octets: bool) -> Option<Vec<u32>> {
 }
 
 /// Outer `None`: not to be understood. Inner `None`: of a family that we know nothing of.
-fn reach(mut reader: Reader<'_>) -> Option<Option<(Family, Reached)>> {
+fn reach(mut reader: Reader<'_>) -> Option<Option<(AfiSafi, Reached)>> {
     let (afi, safi) = (reader.u16()?, reader.u8()?);
     let next_hop = reader.short_block()?;
     let _reserved = reader.u8()?;
-    let Some(family) = Family::from_wire(afi, safi) else {
+    let Some(family) = AfiSafi::from_wire(afi, safi) else {
         return Some(None);
     };
     let next_hop = self::next_hop(next_hop)?;
@@ -244,15 +245,15 @@ fn next_hop(octets: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn unreach(mut reader: Reader<'_>) -> Option<Option<(Family, Vec<IpNet>)>> {
+fn unreach(mut reader: Reader<'_>) -> Option<Option<(AfiSafi, Vec<IpNet>)>> {
     let (afi, safi) = (reader.u16()?, reader.u8()?);
-    let Some(family) = Family::from_wire(afi, safi) else {
+    let Some(family) = AfiSafi::from_wire(afi, safi) else {
         return Some(None);
     };
     Some(Some((family, prefixes(family, reader)?)))
 }
 
-fn prefixes(family: Family, mut reader: Reader<'_>) -> Option<Vec<IpNet>> {
+fn prefixes(family: AfiSafi, mut reader: Reader<'_>) -> Option<Vec<IpNet>> {
     let mut all = Vec::new();
     while !reader.is_empty() {
         let length = reader.u8().filter(|length| *length <= family.bits())?;
@@ -263,8 +264,8 @@ fn prefixes(family: Family, mut reader: Reader<'_>) -> Option<Vec<IpNet>> {
             .zip(octets)
             .for_each(|(to, from)| *to = *from);
         let address = match family {
-            Family::V4 => IpAddr::from(*whole.first_chunk::<4>()?),
-            Family::V6 => IpAddr::from(whole),
+            AfiSafi::Ipv4Unicast => IpAddr::from(*whole.first_chunk::<4>()?),
+            AfiSafi::Ipv6Unicast => IpAddr::from(whole),
         };
         // What lies behind the prefix means nothing.
         all.push(IpNet::new(address, length).ok()?.trunc());

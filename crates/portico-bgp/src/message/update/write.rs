@@ -3,7 +3,7 @@
 use super::Path;
 use super::attributes::*;
 use crate::community::Communities;
-use crate::family::Family;
+use crate::family::AfiSafi;
 use crate::message::open::AS_TRANS;
 use crate::message::{HEADER, LARGEST, UPDATE, frame};
 use ipnet::IpNet;
@@ -19,14 +19,14 @@ const ORIGIN_IGP: u8 = 0;
 /// Tells prefixes of one family that go through a next hop. Those that have room are taken away;
 /// they are returned beside the message.
 pub fn announce(
-    family: Family,
+    family: AfiSafi,
     next_hop: IpAddr,
     path: &Path,
     four_octets: bool,
     from: &mut BTreeSet<IpNet>,
 ) -> (Vec<u8>, Vec<IpNet>) {
     match (family, next_hop) {
-        (Family::V4, IpAddr::V4(next_hop)) => {
+        (AfiSafi::Ipv4Unicast, IpAddr::V4(next_hop)) => {
             let attributes = common(path, Some(next_hop), four_octets);
             let (prefixes, octets) = take(from, LARGEST.saturating_sub(FRAME + attributes.len()));
             (update(&[], &attributes, &octets), prefixes)
@@ -55,13 +55,13 @@ pub fn announce(
 
 /// Takes prefixes of one family back. Those that have room are taken away; they are returned beside
 /// the message.
-pub fn withdraw(family: Family, from: &mut BTreeSet<IpNet>) -> (Vec<u8>, Vec<IpNet>) {
+pub fn withdraw(family: AfiSafi, from: &mut BTreeSet<IpNet>) -> (Vec<u8>, Vec<IpNet>) {
     match family {
-        Family::V4 => {
+        AfiSafi::Ipv4Unicast => {
             let (prefixes, octets) = take(from, LARGEST - FRAME);
             (update(&octets, &[], &[]), prefixes)
         }
-        Family::V6 => {
+        AfiSafi::Ipv6Unicast => {
             let (prefixes, octets) = take(from, LARGEST - FRAME - LONG_HEADER - 3);
             (update(&[], &unreach(family, &octets), &[]), prefixes)
         }
@@ -69,14 +69,14 @@ pub fn withdraw(family: Family, from: &mut BTreeSet<IpNet>) -> (Vec<u8>, Vec<IpN
 }
 
 /// Says that all of a family has been told (RFC 4724 section 2).
-pub fn end_of_rib(family: Family) -> Vec<u8> {
+pub fn end_of_rib(family: AfiSafi) -> Vec<u8> {
     match family {
-        Family::V4 => update(&[], &[], &[]),
-        Family::V6 => update(&[], &unreach(family, &[]), &[]),
+        AfiSafi::Ipv4Unicast => update(&[], &[], &[]),
+        AfiSafi::Ipv6Unicast => update(&[], &unreach(family, &[]), &[]),
     }
 }
 
-fn unreach(family: Family, prefixes: &[u8]) -> Vec<u8> {
+fn unreach(family: AfiSafi, prefixes: &[u8]) -> Vec<u8> {
     let mut value = family.afi().to_be_bytes().to_vec();
     value.push(family.safi());
     value.extend(prefixes);

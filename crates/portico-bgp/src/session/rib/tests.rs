@@ -83,7 +83,7 @@ fn who_asks_again_is_told_again_whatever_happens_in_between() {
     rib.want(net(1), attributes(5));
     rib.want(net(2), attributes(5));
     tell(&mut rib);
-    rib.again(Family::V4);
+    rib.again(AfiSafi::Ipv4Unicast);
     rib.want(net(1), attributes(6));
     rib.want(net(1), attributes(5));
     rib.want(net(2), None);
@@ -106,5 +106,11 @@ fn a_new_session_is_told_everything_of_its_families() {
     assert_eq!((rib.told(), rib.due()), (0, 0));
     rib.begin(PerFamily { v4: true, v6: true });
     assert_eq!(tell(&mut rib), ["5: 203.0.113.2/32", "5: 2001:db8::1/128"]);
-    assert_eq!((rib.wanted(Family::V4), rib.wanted(Family::V6)), (1, 1));
+    assert_eq!(
+        (
+            rib.wanted(AfiSafi::Ipv4Unicast),
+            rib.wanted(AfiSafi::Ipv6Unicast)
+        ),
+        (1, 1)
+    );
 }

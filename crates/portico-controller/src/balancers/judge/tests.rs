@@ -99,6 +99,7 @@ impl World {
             node_healthz_port: 1,
             load_balancer_ip_mode: true,
             ownership,
+            release: false,
         };
         Facts::of(
             &serde_json::from_value(self.service.clone()).unwrap(),

@@ -11,6 +11,7 @@ pub(super) fn surroundings(class: Option<&str>) -> Surroundings {
         node_healthz_port: 10256,
         load_balancer_ip_mode: true,
         ownership,
+        release: false,
     }
 }
 
@@ -203,4 +204,27 @@ fn what_is_of_no_concern_to_a_provider_asks_for_the_same() {
     for change in &other {
         assert!(changed(change), "{change:?}");
     }
+}
+
+#[test]
+fn what_is_ours_ends_when_everything_is_to_be_released() {
+    const OWN: &str = "portico.dev/metal";
+    let leaving = Surroundings {
+        release: true,
+        ..surroundings(None)
+    };
+    let claim = |kind: &str, finalizers: &[&str]| {
+        let service = json!({"metadata": {"name": "web", "finalizers": finalizers},
+            "spec": {"type": kind}});
+        Facts::of(&serde_json::from_value(service).unwrap(), &leaving).claim
+    };
+    let lb = "LoadBalancer";
+    assert_eq!(claim(lb, &[FINALIZER, OWN]), Claim::CleanUp);
+    assert_eq!(claim("ClusterIP", &[FINALIZER, OWN]), Claim::CleanUp);
+    assert_eq!(claim(lb, &[]), Claim::NotOurs, "none is made any more");
+    assert_eq!(
+        claim(lb, &[FINALIZER]),
+        Claim::NotOurs,
+        "another controller's"
+    );
 }

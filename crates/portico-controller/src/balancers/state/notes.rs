@@ -3,8 +3,8 @@
 use super::State;
 use super::steps::{Asked, Call, Called};
 use crate::balancers::service::Facts;
-use crate::key::ObjectKey;
 use crate::provider::{Balancer, Host, ProviderError};
+use portico_model::key::ObjectKey;
 
 /// What is to become an Event of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Objects in: what a change of each kind touches.
 
+use portico_view::key_of;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,12 +12,12 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::{Entry, ReportSummary, State};
 use crate::balancers::service::{Claim, Facts};
-use crate::key::ObjectKey;
+use portico_model::key::ObjectKey;
 
 impl State {
     /// A Service is there, or changed: from the watch or in the answer to a write.
-    pub(crate) fn apply_service(&mut self, service: &Service, now: Instant) {
-        let key = ObjectKey::of(&service.metadata);
+    pub fn apply_service(&mut self, service: &Service, now: Instant) {
+        let key = key_of(&service.metadata);
         let known = self.services.get(&key);
         let before = known.and_then(|entry| entry.facts.clone());
         // Most changes are own writes, which the watch shows after their answer came.

@@ -11,9 +11,9 @@ use crate::balancers::conditions::{Aspect, Difference, Verdict, Verdicts};
 use crate::balancers::memory::{Kind, Made, Trouble};
 use crate::balancers::patch;
 use crate::balancers::service::{Claim, Facts};
-use crate::key::ObjectKey;
 use crate::provider::{Balancer, Endpoint, Host, IpMode, Node, ProviderError, Request};
 use crate::queue::End;
+use portico_model::key::ObjectKey;
 
 /// A balancer that is on its way is looked at again.
 const PENDING: Duration = Duration::from_secs(5);

@@ -39,6 +39,7 @@ impl World {
             node_healthz_port: 10256,
             load_balancer_ip_mode: true,
             ownership,
+            release: false,
         };
         let state = State::new(surroundings, "metal", abilities, Duration::from_secs(600));
         let service = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "1", "finalizers": []},

@@ -1,9 +1,10 @@
 use k8s_openapi::api::core::v1::Endpoints;
+use portico_view::key_of;
 
 use super::*;
 
 fn cache() -> Cache<Endpoints> {
-    let mut cache = Cache::new(|object: &Endpoints| Some(ObjectKey::of(&object.metadata)));
+    let mut cache = Cache::new(|object: &Endpoints| Some(key_of(&object.metadata)));
     cache.begin_list();
     cache.finish_list();
     cache

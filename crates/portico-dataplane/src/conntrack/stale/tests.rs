@@ -1,5 +1,6 @@
 use super::*;
-use portico_model::table::{FrontendKind, Masquerade, Outcome, Ports, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::{FrontendKind, Masquerade, Outcome, Ports};
 
 /// Frontends as `address:port`, or `:port` for a node port; endpoints as `address:port`, lingering
 /// ones after a `|`.
@@ -54,10 +55,7 @@ fn pool_of(text: &str) -> Arc<[Endpoint]> {
 }
 
 fn key(name: &str, protocol: Protocol) -> PortKey {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    };
+    let service = ObjectKey::new("default", name);
     PortKey {
         service,
         port: "".into(),
@@ -90,14 +88,17 @@ fn node() -> NodeRules {
     ]))
 }
 
-/// Whether a flow `client's destination > answering address` ends, on a node that has 192.0.2.1 and
+/// Whether a flow `client's destination > answering address`, or one with `client: ` before it,
+/// ends, on a node that has 192.0.2.1 and
 /// 127.0.0.1.
 fn ends(stale: &Stale, flow: &str) -> bool {
+    let (from, flow) = flow.split_once(": ").unwrap_or(("10.244.0.9", flow));
     let (to, answered_by) = flow.split_once(" > ").unwrap();
     let mut is_local =
         |address: IpAddr| ["192.0.2.1", "127.0.0.1"].contains(&address.to_string().as_str());
     stale.judge(
         Protocol::Udp,
+        from.parse().unwrap(),
         to.parse().unwrap(),
         answered_by.parse().unwrap(),
         &mut is_local,
@@ -425,5 +426,113 @@ fn the_kernel_lists_as_little_as_it_can() {
             port,
         };
         assert_eq!(stale.scopes(), [scope], "{frontends}");
+    }
+}
+
+/// The port on a cluster IP that only some clients may use.
+fn guarded(clients: &[&str], dmz: &[&str]) -> Option<Arc<ServicePort>> {
+    let mut guarded = (*port(IP, A).unwrap()).clone();
+    guarded.frontends[0].sources = Some(clients.iter().map(|own| own.parse().unwrap()).collect());
+    if clients.is_empty() {
+        guarded.frontends[0].sources = None;
+    }
+    guarded.dmz = dmz.iter().map(|own| own.parse().unwrap()).collect();
+    Some(Arc::new(guarded))
+}
+
+#[test]
+fn flows_end_whose_client_may_no_longer_use_the_service() {
+    let (one, two) = ("10.244.0.8/32", "10.244.0.9/32");
+    let of_one = format!("10.244.0.8: {TO_A}");
+    let of_two = format!("10.244.0.9: {TO_A}");
+    for (about, before, after, ends_of_one, ends_of_two) in [
+        (
+            "a pod went",
+            guarded(&[one, two], &[]),
+            guarded(&[two], &[]),
+            true,
+            false,
+        ),
+        (
+            "it became narrow",
+            guarded(&[], &[]),
+            guarded(&[two], &[]),
+            true,
+            false,
+        ),
+        (
+            "a pod came",
+            guarded(&[one], &[]),
+            guarded(&[one, two], &[]),
+            false,
+            false,
+        ),
+        (
+            "it became wide",
+            guarded(&[one], &[]),
+            guarded(&[], &[]),
+            false,
+            false,
+        ),
+    ] {
+        let stale = plan(&[change("dns", before, after)], &node());
+        assert_eq!(ends(&stale, &of_one), ends_of_one, "{about}");
+        assert_eq!(ends(&stale, &of_two), ends_of_two, "{about}");
+    }
+}
+
+#[test]
+fn flows_of_pods_that_came_into_the_dmz_end() {
+    let listed = |all: &[&str]| all.iter().map(|own| own.parse().unwrap()).collect();
+    let table = |dmz: DmzPods, admitted: &[&str]| {
+        let rules = NodeRules {
+            dmz: PerFamily {
+                v4: dmz,
+                ..PerFamily::default()
+            },
+            ..node()
+        };
+        let ports = Ports::from([(key("dns", Protocol::Udp), guarded(&[], admitted).unwrap())]);
+        ForwardingTable::new(rules, ports)
+    };
+    for (dmz, admitted, of_pod, of_node) in [
+        (DmzPods::default(), &[][..], false, false),
+        (
+            DmzPods::Listed(listed(&["10.244.0.9"])),
+            &[][..],
+            true,
+            false,
+        ),
+        (
+            DmzPods::Listed(listed(&["10.244.0.9"])),
+            &["10.244.0.9"][..],
+            false,
+            false,
+        ),
+        (
+            DmzPods::AllBut(listed(&["10.244.0.8"])),
+            &[][..],
+            true,
+            false,
+        ),
+        (
+            DmzPods::AllBut(listed(&["10.244.0.9"])),
+            &[][..],
+            false,
+            false,
+        ),
+    ] {
+        let table = table(dmz.clone(), admitted);
+        let stale = check(&table, table.ports.keys());
+        assert_eq!(
+            ends(&stale, &format!("10.244.0.9: {TO_A}")),
+            of_pod,
+            "{dmz:?}"
+        );
+        assert_eq!(
+            ends(&stale, &format!("192.0.2.1: {TO_A}")),
+            of_node,
+            "{dmz:?}"
+        );
     }
 }

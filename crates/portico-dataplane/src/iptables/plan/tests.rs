@@ -3,9 +3,10 @@ use crate::iptables::names::MARTIANS;
 use crate::iptables::read::Installed;
 use crate::iptables::remove::removal;
 use crate::iptables::repair::repair as repaired;
+use portico_model::key::ObjectKey;
 use portico_model::table::{
     Endpoint, Frontend, FrontendKind, LocalPods, Masquerade, NodePortAddresses, Outcome, PerFamily,
-    Protocol, ServiceName,
+    Protocol,
 };
 use proptest::prelude::*;
 use std::convert::Infallible;
@@ -165,6 +166,7 @@ fn node_rules() -> NodeRules {
         },
         route_localnet: true,
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
+        dmz: PerFamily::default(),
         masquerade_mark: 0x4000,
     }
 }
@@ -238,10 +240,7 @@ fn change(
 }
 
 fn key(number: u8) -> PortKey {
-    let service = ServiceName {
-        namespace: "ns".into(),
-        name: format!("s{number}").into(),
-    };
+    let service = ObjectKey::new("ns", &format!("s{number}"));
     PortKey {
         service,
         port: "".into(),

@@ -1,12 +1,10 @@
 use super::*;
-use portico_model::table::{Protocol, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::Protocol;
 use std::sync::Arc;
 
 fn key(family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: "ns1".into(),
-        name: "svc1".into(),
-    };
+    let service = ObjectKey::new("ns1", "svc1");
     PortKey {
         service,
         port: "p80".into(),
@@ -117,6 +115,68 @@ fn a_cluster_ip() {
          nat KUBE-SEP-SXIVWICOYRO3J4NJ -p tcp -m tcp -j DNAT --to-destination 10.180.0.1:80
          nat KUBE-SEP-LXVODXWDISEETFEF -s 10.180.0.2/32 -j KUBE-MARK-MASQ
          nat KUBE-SEP-LXVODXWDISEETFEF -p tcp -m tcp -j DNAT --to-destination 10.180.0.2:80",
+    );
+}
+
+#[test]
+fn a_cluster_ip_for_some_pods() {
+    let port = |outcome| ServicePort {
+        frontends: vec![Frontend {
+            sources: Some(["10.0.0.5/32".parse().unwrap()].into()),
+            ..cluster_ip(outcome)
+        }],
+        cluster: match outcome {
+            Outcome::Cluster => [endpoint("10.180.0.1", false)].into(),
+            _ => Arc::default(),
+        },
+        ..ServicePort::default()
+    };
+    let nobody = "filter PORTICO-CLUSTER-IPS -d 10.20.30.41/32 -j REJECT --reject-with icmp-port-unreachable";
+    assert_lines(
+        &port(Outcome::Cluster),
+        &pods(&["10.0.0.0/24"]),
+        &format!("nat KUBE-SERVICES -d 10.20.30.41/32 -p tcp -m tcp --dport 80 -j KUBE-FW-XPGD46QRK7WJZT7O
+         filter KUBE-PROXY-FIREWALL -d 10.20.30.41/32 -p tcp -m tcp --dport 80 -j DROP
+         {nobody}
+         nat KUBE-FW-XPGD46QRK7WJZT7O -s 10.0.0.5/32 -j KUBE-SVC-XPGD46QRK7WJZT7O
+         nat KUBE-SVC-XPGD46QRK7WJZT7O ! -s 10.0.0.0/24 -d 10.20.30.41/32 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ
+         nat KUBE-SVC-XPGD46QRK7WJZT7O -j KUBE-SEP-SXIVWICOYRO3J4NJ
+         nat KUBE-SEP-SXIVWICOYRO3J4NJ -s 10.180.0.1/32 -j KUBE-MARK-MASQ
+         nat KUBE-SEP-SXIVWICOYRO3J4NJ -p tcp -m tcp -j DNAT --to-destination 10.180.0.1:80"),
+    );
+    assert_lines(
+        &port(Outcome::Reject),
+        &pods(&["10.0.0.0/24"]),
+        &format!("filter KUBE-PROXY-FIREWALL -d 10.20.30.41/32 -p tcp -m tcp --dport 80 -j KUBE-FW-XPGD46QRK7WJZT7O
+         filter KUBE-EXTERNAL-SERVICES -d 10.20.30.41/32 -p tcp -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
+         {nobody}
+         filter KUBE-FW-XPGD46QRK7WJZT7O -s 10.0.0.5/32 -j RETURN
+         filter KUBE-FW-XPGD46QRK7WJZT7O -j DROP"),
+    );
+}
+
+#[test]
+fn a_cluster_ip_that_some_of_the_dmz_may_use() {
+    let mut rules = pods(&["10.0.0.0/24"]);
+    let port = ServicePort {
+        frontends: vec![cluster_ip(Outcome::Cluster)],
+        cluster: [endpoint("10.180.0.1", false)].into(),
+        dmz: ["10.0.0.5".parse().unwrap()].into(),
+        ..ServicePort::default()
+    };
+    let of_dmz = |rules: &NodeRules| {
+        let mut lines = lines(&port, rules, &key(Family::V4));
+        lines.retain(|line| line.contains("DMZ"));
+        lines
+    };
+    assert_eq!(of_dmz(&rules), Vec::<String>::new());
+    rules.dmz.v4 = DmzPods::Listed(vec!["10.0.0.5".parse().unwrap()]);
+    assert_eq!(
+        of_dmz(&rules),
+        [
+            "filter PORTICO-DMZ -s 10.0.0.5/32 -p tcp -m conntrack --ctorigdst 10.20.30.41 --ctorigdstport 80 -j RETURN",
+            "filter PORTICO-CLOSED-TO-DMZ -m conntrack --ctorigdst 10.20.30.41 -j DROP",
+        ]
     );
 }
 
@@ -348,10 +408,7 @@ fn hostile_names_stay_in_their_comment() {
     for name in crate::testing::hostile_names() {
         let (hostile, port) = crate::testing::hostile(&name, 1);
         let mut plain = hostile.clone();
-        plain.service = ServiceName {
-            namespace: "ns".into(),
-            name: "name".into(),
-        };
+        plain.service = ObjectKey::new("ns", "name");
         let written = |key: &PortKey| -> Vec<String> {
             let rules = port_rules(key, &port, &pods(&["10.0.0.0/8"]));
             let chains = rules.chains.iter().flat_map(|chain| chain.rules.clone());

@@ -1,5 +1,5 @@
 use super::*;
-use portico_model::table::{LocalPods, PerFamily};
+use portico_model::table::{DmzPods, LocalPods, PerFamily};
 
 fn rules(pods: &[&str]) -> NodeRules {
     let pods = LocalPods::Sources(pods.iter().map(|text| text.parse().unwrap()).collect());
@@ -99,6 +99,39 @@ fn pods_in_several_networks() {
     ] {
         assert!(found.contains(line), "{line}\n{found}");
     }
+}
+
+#[test]
+fn pods_in_the_dmz() {
+    let addresses = |all: &[&str]| all.iter().map(|own| own.parse().unwrap()).collect();
+    let mut rules = rules(&[]);
+    let without = written(&rules, Family::V4);
+    assert!(!without.contains("DMZ"), "{without}");
+    rules.dmz.v4 = DmzPods::Listed(addresses(&["10.244.0.5", "10.244.0.6"]));
+    let closed =
+        "mangle PORTICO-DMZ -m set --match-set KUBE-LOAD-BALANCER-SOURCE-CIDR dst,dst,src -j RETURN
+mangle PORTICO-DMZ -j DROP";
+    let first =
+        "mangle PORTICO-FROM-DMZ -m set ! --match-set PORTICO-CLUSTER-ADDRESSES dst -j RETURN\n";
+    let found = written(&rules, Family::V4);
+    for lines in [
+        format!(
+            "{first}mangle PORTICO-FROM-DMZ -s 10.244.0.5/32 -j PORTICO-DMZ
+mangle PORTICO-FROM-DMZ -s 10.244.0.6/32 -j PORTICO-DMZ"
+        ),
+        closed.to_owned(),
+    ] {
+        assert!(found.contains(&lines), "{lines}\n{found}");
+    }
+    assert!(!written(&rules, Family::V6).contains("DMZ"));
+    rules.dmz.v4 = DmzPods::AllBut(addresses(&["10.244.0.5"]));
+    let found = written(&rules, Family::V4);
+    let lines = format!(
+        "{first}mangle PORTICO-FROM-DMZ -m addrtype --src-type LOCAL -j RETURN
+mangle PORTICO-FROM-DMZ -s 10.244.0.5/32 -j RETURN
+mangle PORTICO-FROM-DMZ -j PORTICO-DMZ"
+    );
+    assert!(found.contains(&lines), "{lines}\n{found}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
-use portico_model::table::{FrontendKind, LocalPods, Masquerade, PerFamily, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::{FrontendKind, LocalPods, Masquerade, PerFamily};
 
 fn here() -> Surroundings {
     let node_ports = PerFamily {
@@ -62,10 +63,7 @@ fn port(
 
 /// What a port needs, in words.
 fn needs(port: &ServicePort) -> Vec<String> {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: "web".into(),
-    };
+    let service = ObjectKey::new("default", "web");
     let key = PortKey {
         service,
         port: "".into(),

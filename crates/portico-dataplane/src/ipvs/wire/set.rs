@@ -224,7 +224,7 @@ pub(crate) fn parse_part(message: &Message, set: Set, family: Family) -> Option<
 fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
     let find = |kind| data.nested().find_kind(kind);
     let ip = |kind| parse_address(&find(kind)?);
-    if matches!(set, Set::Bound | Set::Leaving) {
+    if matches!(set, Set::Bound | Set::ClusterAddresses | Set::Leaving) {
         return ip(IPSET_ATTR_IP).map(Entry::Address);
     }
     if set == Set::HealthCheck {

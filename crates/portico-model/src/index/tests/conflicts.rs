@@ -2,7 +2,8 @@
 
 use super::harness::*;
 use crate::index::Index;
-use crate::table::{FrontendKind, ServiceName};
+use crate::key::ObjectKey;
+use crate::table::FrontendKind;
 use serde_json::{Value, json};
 
 /// A Service with a cluster IP of its own and the external IP that all of them want.
@@ -23,7 +24,7 @@ fn new() -> Value {
 }
 
 /// Services that serve the external IP.
-fn servers(index: &Index) -> Vec<ServiceName> {
+fn servers(index: &Index) -> Vec<ObjectKey> {
     let ports = index.table().ports.iter();
     let serve = ports.filter(|(_, port)| {
         port.frontends

@@ -1,7 +1,8 @@
 //! Short ways to write objects and to read the table.
 
 use crate::index::{DetectLocal, Index, NodePortSetting, Settings, Update};
-use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName, ServicePort};
+use crate::key::ObjectKey;
+use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServicePort};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -84,6 +85,8 @@ pub(super) fn apply(index: &mut Index, object: &Value) {
     let object = object.clone();
     if object.get("addressType").is_some() {
         index.apply_slice(&serde_json::from_value(object).unwrap());
+    } else if object["spec"].get("nodeName").is_some() {
+        index.apply_pod(&serde_json::from_value(object).unwrap());
     } else if object["metadata"].get("namespace").is_some() {
         index.apply_service(&serde_json::from_value(object).unwrap());
     } else {
@@ -118,11 +121,8 @@ pub(super) fn key(port: &str, protocol: Protocol, family: Family) -> PortKey {
     }
 }
 
-pub(super) fn name(name: &str) -> ServiceName {
-    ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+pub fn name(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
 }
 
 /// The unnamed TCP port of `default/web` in one family.

@@ -3,7 +3,9 @@
 use super::harness::*;
 use crate::announce::Announceable;
 use crate::index::Index;
-use crate::table::{ForwardingTable, ServiceName};
+use crate::key::ObjectKey;
+use crate::objects::{DMZ, VISIBILITY};
+use crate::table::ForwardingTable;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +64,7 @@ enum Step {
     Apply(Value),
     DeleteService(u8),
     DeleteSlice(u8),
+    DeletePod(u8),
     Take,
 }
 
@@ -92,8 +95,10 @@ fn any_service() -> impl Strategy<Value = Value> {
         Just(json!([{"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30000}])),
         Just(json!([{"port": 80, "protocol": "UDP"}])),
     ];
-    (0..4u8, policy(), policy(), addresses, kind, ingress, ports, 2023..2025, any::<bool>()).prop_map(
-        |(n, internal, external, addresses, kind, ingress, ports, year, dual)| {
+    let visibility =
+        prop_oneof![3 => Just(None), 1 => Just(Some("namespace")), 1 => Just(Some("dmz"))];
+    (0..4u8, policy(), policy(), addresses, kind, ingress, ports, 2023..2025, any::<bool>(), visibility).prop_map(
+        |(n, internal, external, addresses, kind, ingress, ports, year, dual, visibility)| {
             let ip = format!("10.96.0.{n}");
             let v6 = format!("fd00:96::{n}");
             let mut spec = json!({"type": kind, "clusterIP": ip, "clusterIPs": [ip], "externalIPs": addresses, "ports": ports,
@@ -103,6 +108,9 @@ fn any_service() -> impl Strategy<Value = Value> {
             }
             let mut object = renamed(load_balancer(spec, ingress), &format!("s{n}"));
             object["metadata"]["creationTimestamp"] = json!(format!("{year}-01-01T00:00:00Z"));
+            if let Some(word) = visibility {
+                object["metadata"]["annotations"] = json!({VISIBILITY: word});
+            }
             object
         },
     )
@@ -150,6 +158,22 @@ fn any_slice() -> impl Strategy<Value = Value> {
         })
 }
 
+/// Few addresses, so that several pods claim one.
+fn any_pod() -> impl Strategy<Value = Value> {
+    let address = prop_oneof![
+        Just(None),
+        Just(Some("10.244.0.1")),
+        Just(Some("10.244.0.2"))
+    ];
+    (0..4u8, address, any::<bool>(), any::<bool>()).prop_map(|(n, address, dmz, leaving)| {
+        let namespace = if n % 2 == 0 { "default" } else { "other" };
+        let labels = if dmz { json!({DMZ: ""}) } else { json!({}) };
+        let since = leaving.then_some("2026-01-01T00:00:00Z");
+        json!({"metadata": {"namespace": namespace, "name": format!("pod{n}"), "labels": labels, "deletionTimestamp": since},
+               "spec": {"nodeName": "here"}, "status": {"podIP": address.unwrap_or_default()}})
+    })
+}
+
 fn any_node() -> impl Strategy<Value = Value> {
     prop_oneof![Just("z1"), Just("z2"), Just("")]
         .prop_map(|zone| json!({"metadata": {"name": "here", "labels": {"topology.kubernetes.io/zone": zone}}}))
@@ -160,6 +184,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => any_service().prop_map(Step::Apply),
         4 => any_slice().prop_map(Step::Apply),
         1 => any_node().prop_map(Step::Apply),
+        2 => any_pod().prop_map(Step::Apply),
+        1 => (0..4u8).prop_map(Step::DeletePod),
         1 => (0..4u8).prop_map(Step::DeleteService),
         1 => (0..5u8).prop_map(Step::DeleteSlice),
         3 => Just(Step::Take),
@@ -173,7 +199,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Follower {
     objects: BTreeMap<String, Value>,
     table: ForwardingTable,
-    announceables: BTreeMap<ServiceName, Arc<Announceable>>,
+    announceables: BTreeMap<ObjectKey, Arc<Announceable>>,
 }
 
 impl Follower {
@@ -191,6 +217,11 @@ impl Follower {
             Step::DeleteSlice(n) => {
                 index.delete_slice("default", &format!("slice{n}"));
                 self.objects.remove(&format!("\"slice{n}\""));
+            }
+            Step::DeletePod(n) => {
+                let namespace = if n % 2 == 0 { "default" } else { "other" };
+                index.delete_pod(namespace, &format!("pod{n}"));
+                self.objects.remove(&format!("\"pod{n}\""));
             }
             Step::Take => self.take(index),
         }

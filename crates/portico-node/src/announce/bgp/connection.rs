@@ -1,7 +1,7 @@
 //! A connection to a router, with what waits to be sent; and how this node is reached from its
 //! other end.
 
-use portico_bgp::{Family, NextHops};
+use portico_bgp::{AfiSafi, NextHops};
 use portico_dataplane::netlink::{self, Messages, flags};
 use std::io;
 use std::net::IpAddr;
@@ -98,11 +98,11 @@ impl Connection {
         else {
             return hops;
         };
-        let family = Family::of(own);
-        let other = if family == Family::V4 {
-            Family::V6
+        let family = AfiSafi::of(own);
+        let other = if family == AfiSafi::Ipv4Unicast {
+            AfiSafi::Ipv6Unicast
         } else {
-            Family::V4
+            AfiSafi::Ipv4Unicast
         };
         hops.session = Some(family);
         *hops.own.get_mut(family) = Some(own);
@@ -131,7 +131,7 @@ struct LinkAddress {
 }
 
 /// An address that others can use, on the link that has this one.
-fn neighbour_of(own: IpAddr, family: Family) -> io::Result<Option<IpAddr>> {
+fn neighbour_of(own: IpAddr, family: AfiSafi) -> io::Result<Option<IpAddr>> {
     let mut socket = netlink::Socket::open(libc::NETLINK_ROUTE)?;
     let mut request = Messages::new();
     request.message(libc::RTM_GETADDR, flags::DUMP, |message| {
@@ -168,7 +168,7 @@ fn neighbour_of(own: IpAddr, family: Family) -> io::Result<Option<IpAddr>> {
         .map(|one| one.index);
     let fit = |one: &&LinkAddress| {
         Some(one.index) == link
-            && Family::of(one.address) == family
+            && AfiSafi::of(one.address) == family
             && !one.unfit
             && is_for_others(one.address)
     };

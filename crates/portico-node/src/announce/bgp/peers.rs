@@ -9,6 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use portico_model::key::ObjectKey;
 use portico_model::pools::{self, BgpPeerSpec, SecretKey};
 use portico_model::report::Session;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,14 +29,13 @@ pub(super) struct Wanted {
     pub broken: Vec<Session>,
 }
 
-type SecretName = (String, String);
 /// What a Secret has; `None` if it is not there.
 type Values = Option<BTreeMap<String, Vec<u8>>>;
 
 enum Change {
     /// All BgpPeers.
     Peers(BTreeMap<String, Result<BgpPeerSpec, String>>),
-    Secret(SecretName, Values),
+    Secret(ObjectKey, Values),
 }
 
 /// Follows the API.
@@ -46,7 +46,7 @@ pub(super) struct Peers {
     changes: mpsc::Receiver<Change>,
     /// `None` until they have been listed.
     peers: Option<BTreeMap<String, Result<BgpPeerSpec, String>>>,
-    secrets: BTreeMap<SecretName, Followed>,
+    secrets: BTreeMap<ObjectKey, Followed>,
     tasks: JoinSet<()>,
     told: Option<Wanted>,
 }
@@ -91,7 +91,7 @@ impl Peers {
             let wanted = wanted(peers, &labels, |secret| {
                 let followed = self
                     .secrets
-                    .get(&(secret.namespace.clone(), secret.name.clone()))?;
+                    .get(&ObjectKey::new(&secret.namespace, &secret.name))?;
                 followed.values.as_ref()
             });
             if self.told.as_ref() != Some(&wanted) {
@@ -120,8 +120,8 @@ impl Peers {
     fn follow_secrets(&mut self, peers: &BTreeMap<String, Result<BgpPeerSpec, String>>) {
         let specs = peers.values().flatten();
         let named = specs.filter_map(|spec| spec.password_secret.as_ref());
-        let wanted: BTreeSet<SecretName> = named
-            .map(|key| (key.namespace.clone(), key.name.clone()))
+        let wanted: BTreeSet<ObjectKey> = named
+            .map(|key| ObjectKey::new(&key.namespace, &key.name))
             .collect();
         self.secrets.retain(|name, followed| {
             let keep = wanted.contains(name);
@@ -186,13 +186,9 @@ fn decode(object: &DynamicObject) -> Result<BgpPeerSpec, String> {
     serde_json::from_value(spec).map_err(|error| format!("the BgpPeer cannot be read: {error}"))
 }
 
-async fn follow_secret(
-    client: Client,
-    (namespace, name): SecretName,
-    sender: mpsc::Sender<Change>,
-) {
-    let api: Api<Secret> = Api::namespaced(client, &namespace);
-    let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+async fn follow_secret(client: Client, key: ObjectKey, sender: mpsc::Sender<Change>) {
+    let api: Api<Secret> = Api::namespaced(client, &key.namespace);
+    let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
     let mut events = watcher::watcher(api, only).default_backoff().boxed();
     let (mut values, mut failing) = (None, false);
     while let Some(event) = events.next().await {
@@ -210,15 +206,14 @@ async fn follow_secret(
             Ok(Event::Delete(_)) => values = None,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(%error, namespace, name, "cannot read the Secret of a BgpPeer, will try again");
+                    tracing::warn!(%error, %key, "cannot read the Secret of a BgpPeer, will try again");
                 }
                 continue;
             }
         }
         failing = false;
-        let secret = (namespace.clone(), name.clone());
         if sender
-            .send(Change::Secret(secret, values.clone()))
+            .send(Change::Secret(key.clone(), values.clone()))
             .await
             .is_err()
         {

@@ -42,11 +42,8 @@ fn pool(extra: serde_json::Value) -> AddressPoolSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn name(name: &str) -> ServiceName {
-    ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+fn name(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
 }
 
 fn ip(address: &str) -> IpAddr {

@@ -44,7 +44,16 @@ async fn answers_and_counts_them() {
     );
     assert_eq!(get(address, "/").await.status, 404);
 
+    assert_eq!(get(address, "/readyz").await.status, 503, "no rules yet");
+    monitor.updated(&IpFamily::BOTH, Instant::now());
+    assert_eq!(get(address, "/readyz").await.status, 200);
+
     monitor.set_eligible(false);
+    assert_eq!(
+        get(address, "/readyz").await.status,
+        200,
+        "it still forwards"
+    );
     assert_eq!(get(address, "/healthz").await.status, 503);
     assert_eq!(get(address, "/livez").await.status, 200);
     let head = request(

@@ -23,11 +23,8 @@ fn checks(limit: Duration) -> (ServiceChecks, Monitor, Failures) {
     )
 }
 
-fn name(name: &str) -> ServiceName {
-    ServiceName {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+fn name(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
 }
 
 fn wanted(port: u16, v4: u32, v6: u32) -> Option<HealthCheck> {

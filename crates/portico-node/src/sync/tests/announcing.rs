@@ -37,7 +37,7 @@ fn told(follow_ups: Vec<FollowUp>) -> Option<Vec<String>> {
             _ => None,
         })?;
     let address = |(_, now): (
-        ServiceName,
+        ObjectKey,
         Option<Arc<portico_model::announce::Announceable>>,
     )| { now.map_or("none".to_owned(), |now| now.addresses[0].to_string()) };
     Some(announceables.into_iter().map(address).collect())

@@ -82,3 +82,26 @@ fn who_came_for_a_service_that_nobody_serves_goes_on() {
     rig.step();
     assert_eq!(door.answers(), [(1, Answer::On)]);
 }
+
+#[test]
+fn who_came_before_a_service_that_not_everybody_may_use_has_to_come_again() {
+    let (mut rig, door) = rig();
+    rig.take(early_packet(1, "10.0.0.2"));
+    rig.apply(narrow(service("b", "10.0.0.2")));
+    rig.apply(slice("b", &["10.1.0.2"]));
+    rig.step();
+    assert_eq!(door.answers(), [(1, Answer::Drop)]);
+    // A pod in the DMZ may have sent it.
+    let Object::Pod(mut pod) = pod("one", "10.1.0.1") else {
+        panic!("no Pod")
+    };
+    let dmz = portico_model::objects::DMZ.to_owned();
+    pod.metadata.labels.insert(dmz, String::new());
+    rig.apply(Object::Pod(pod));
+    rig.take(early_packet(2, "10.0.0.3"));
+    rig.apply(service("c", "10.0.0.3"));
+    rig.apply(slice("c", &["10.1.0.3"]));
+    rig.step();
+    rig.wake();
+    assert_eq!(door.answers(), [(2, Answer::Drop)]);
+}

@@ -5,7 +5,8 @@ use ipnet::IpNet;
 use portico_dataplane::iptables::{
     MARK_MASQ, PortChain, endpoint_chain, meaning, port_chain, probability, target,
 };
-use portico_model::table::{Endpoint, Family, PortKey, Protocol, ServiceName};
+use portico_model::key::ObjectKey;
+use portico_model::table::{Endpoint, Family, PortKey, Protocol};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -66,10 +67,7 @@ pub(super) struct Rules {
 }
 
 fn kubernetes(family: Family) -> PortKey {
-    let service = ServiceName {
-        namespace: "default".into(),
-        name: "kubernetes".into(),
-    };
+    let service = ObjectKey::new("default", "kubernetes");
     PortKey {
         service,
         port: "https".into(),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::world::name_of;
+use crate::plan::world::key_of;
 use portico_model::index::{DetectLocal, NodePortSetting};
 use serde_json::json;
 
@@ -63,14 +63,12 @@ fn world(protocol: &str, pods: usize) -> World {
     world.with(&changes)
 }
 
-fn created(kind: Kind, object: Value) -> (Kind, Name, Option<Value>) {
-    (kind, name_of(&object), Some(object))
+fn created(kind: Kind, object: Value) -> (Kind, ObjectKey, Option<Value>) {
+    (kind, key_of(&object), Some(object))
 }
 
-use crate::plan::world::Name;
-
-fn deleted(kind: Kind, namespace: &str, name: &str) -> (Kind, Name, Option<Value>) {
-    (kind, (namespace.into(), name.into()), None)
+fn deleted(kind: Kind, namespace: &str, name: &str) -> (Kind, ObjectKey, Option<Value>) {
+    (kind, ObjectKey::new(namespace, name), None)
 }
 
 fn told(world: &World, changes: Changes) -> (Vec<String>, Vec<String>, Vec<String>) {

@@ -1,10 +1,9 @@
-//! What objects are called.
+//! What an object of a known kind is called.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-/// Namespace and name of an object; cheap to clone.
+/// Namespace and name of an object; cheap to clone. The namespace is empty for kinds without one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// Its namespace; empty for objects of the cluster.
@@ -15,19 +14,11 @@ pub struct ObjectKey {
 
 impl ObjectKey {
     /// The key of the object with this name.
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
+    pub fn new(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey {
             namespace: namespace.into(),
             name: name.into(),
         }
-    }
-
-    /// The key of the object with this metadata.
-    pub fn of(meta: &ObjectMeta) -> Self {
-        Self::new(
-            meta.namespace.as_deref().unwrap_or_default(),
-            meta.name.as_deref().unwrap_or_default(),
-        )
     }
 }
 
