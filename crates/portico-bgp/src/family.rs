@@ -10,14 +10,11 @@ const UNICAST: u8 = 1;
 /// portico-model: this crate knows nothing of Services, and numbers what goes on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AfiSafi {
-    /// Addresses of IPv4 (AFI 1, SAFI 1).
     Ipv4Unicast,
-    /// Addresses of IPv6 (AFI 2, SAFI 1).
     Ipv6Unicast,
 }
 
 impl AfiSafi {
-    /// Both families, IPv4 first.
     pub const BOTH: [Self; 2] = [Self::Ipv4Unicast, Self::Ipv6Unicast];
 
     /// The family of an address.
@@ -84,7 +81,6 @@ pub struct PerFamily<T> {
 }
 
 impl<T> PerFamily<T> {
-    /// The value for a family.
     pub fn get(&self, family: AfiSafi) -> &T {
         match family {
             AfiSafi::Ipv4Unicast => &self.v4,
@@ -92,7 +88,6 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// The value for a family, to be changed.
     pub fn get_mut(&mut self, family: AfiSafi) -> &mut T {
         match family {
             AfiSafi::Ipv4Unicast => &mut self.v4,

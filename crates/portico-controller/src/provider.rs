@@ -145,7 +145,6 @@ impl fmt::Display for ServiceRef {
     }
 }
 
-/// A port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its name; empty for an only port without one.

@@ -65,7 +65,7 @@ pub enum Answer {
     Again,
     /// Go on without one.
     On,
-    /// Drop the packet without an answer. The sender may try again.
+    /// Nobody is told. The sender may try again.
     Drop,
 }
 

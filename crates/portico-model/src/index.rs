@@ -109,9 +109,8 @@ pub struct Update {
     pub rules: bool,
     /// Health-check node ports that changed, with what they are now (`None`: gone).
     pub health_checks: Vec<(ObjectKey, Option<HealthCheck>)>,
-    /// Services whose load-balancer addresses, or the nodes that can serve them, changed, with what
-    /// they are now (`None`: without any). Only of an index
-    /// [`with_announcing`](Index::with_announcing).
+    /// Services whose load-balancer addresses, or who serves them, changed, with what they are now
+    /// (`None`: without any). Only of an index [`with_announcing`](Index::with_announcing).
     pub announceables: Vec<(ObjectKey, Option<Arc<Announceable>>)>,
     /// Whether the node is fit for new connections of load balancers changed ([`Index::eligible`]).
     pub eligible: bool,
@@ -207,7 +206,7 @@ pub struct Index {
     /// The node's own addresses when frontends were last claimed.
     claimed_with: PerFamily<Option<IpAddr>>,
     health_checks: BTreeMap<ObjectKey, HealthCheck>,
-    /// Whether changes of `announceables` are collected, for a node that announces addresses.
+    /// Where addresses are announced: somebody wants to know of `announceables`.
     announcing: bool,
     announceables: BTreeMap<ObjectKey, Arc<Announceable>>,
     problems: Vec<Problem>,
@@ -386,7 +385,6 @@ impl Index {
         self.pods.set(name, record);
     }
 
-    /// Forgets a Pod.
     pub fn delete_pod(&mut self, namespace: &str, name: &str) {
         let name = self.pod_name(namespace, name);
         self.pods.set(name, None);
@@ -417,7 +415,6 @@ impl Index {
         }
     }
 
-    /// Takes in a ServiceCIDR as it is now.
     pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr) {
         let mut complaints = Complaints {
             list: &mut self.problems,
@@ -438,7 +435,6 @@ impl Index {
     }
 
     /// Everything known, so that what a new list does not have can be deleted.
-    /// Namespace and name of each Service that is known.
     #[expect(
         clippy::disallowed_methods,
         reason = "callers look names up, in no order"
@@ -461,6 +457,10 @@ impl Index {
         self.slice_owners.keys().cloned().collect()
     }
 
+    pub fn pod_names(&self) -> Vec<ObjectKey> {
+        self.pods.names().cloned().collect()
+    }
+
     /// Namespace and name of each Pod that is known.
     pub fn pod_names(&self) -> Vec<ObjectKey> {
         self.pods.names().cloned().collect()
@@ -476,12 +476,10 @@ impl Index {
         self.table.frontends.conflicts()
     }
 
-    /// The health-check node ports as of the last [`Self::take`].
     pub fn health_checks(&self) -> &BTreeMap<ObjectKey, HealthCheck> {
         &self.health_checks
     }
 
-    /// What there is to announce as of the last [`Self::take`].
     pub fn announceables(&self) -> &BTreeMap<ObjectKey, Arc<Announceable>> {
         &self.announceables
     }

@@ -6,14 +6,11 @@ use std::sync::Arc;
 /// Namespace and name of an object; cheap to clone. The namespace is empty for kinds without one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Its namespace; empty for objects of the cluster.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
 }
 
 impl ObjectKey {
-    /// The key of the object with this name.
     pub fn new(namespace: &str, name: &str) -> ObjectKey {
         ObjectKey {
             namespace: namespace.into(),

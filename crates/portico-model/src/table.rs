@@ -140,7 +140,6 @@ impl fmt::Display for Protocol {
 /// One port of a Service in one address family: the unit that is planned, changed and installed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortKey {
-    /// The Service that has the port.
     pub service: ObjectKey,
     /// Empty where the Service has one unnamed port.
     pub port: Arc<str>,
@@ -260,9 +259,9 @@ pub struct Frontend {
     pub outside: Outcome,
     /// Which packets get the node's address as their source.
     pub masquerade: Masquerade,
-    /// Where the packet must come from to be let in; others are dropped. `None` lets all in. Of a
-    /// load balancer's address these are its source ranges, of a cluster IP the addresses of pods
-    /// that may use it; a port has no frontends of both kinds that have sources.
+    /// Where the packet must come from to be let in; others are dropped. `None` lets everybody in.
+    /// Of a load balancer's address these are its source ranges, of a cluster IP the addresses of
+    /// pods that may use it; a port has no frontends of both kinds that have sources.
     pub sources: Option<Arc<[IpNet]>>,
 }
 
@@ -344,6 +343,36 @@ impl DmzPods {
     }
 
     /// Whether packets from this source are of pods in a dmz namespace.
+    pub fn has(&self, source: IpAddr) -> bool {
+        match self {
+            DmzPods::Listed(listed) => listed.binary_search(&source).is_ok(),
+            DmzPods::AllBut(others) => others.binary_search(&source).is_err(),
+        }
+    }
+}
+
+/// Which packets that arrive at this node come from pods in the DMZ, in one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DmzPods {
+    /// Those from these addresses. Sorted.
+    Listed(Vec<IpAddr>),
+    /// Those from any address but these: a pod in the DMZ starts, and its address is not known yet.
+    /// Sorted.
+    AllBut(Vec<IpAddr>),
+}
+
+impl Default for DmzPods {
+    fn default() -> Self {
+        DmzPods::Listed(Vec::new())
+    }
+}
+
+impl DmzPods {
+    /// No packet is.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, DmzPods::Listed(listed) if listed.is_empty())
+    }
+
     pub fn has(&self, source: IpAddr) -> bool {
         match self {
             DmzPods::Listed(listed) => listed.binary_search(&source).is_ok(),

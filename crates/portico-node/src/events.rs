@@ -188,7 +188,7 @@ impl Sender {
         client::ask(&self.client, request).await.map(drop)
     }
 
-    /// `kubectl describe` finds Events by it. A node that may not read it writes Events without it.
+    /// `kubectl describe` finds Events by it. Who may not see it writes one without.
     async fn uid(&self, service: &ObjectKey) -> Result<String, RequestError> {
         let path = watch::list_of_one(&service.namespace, &service.name);
         let body = match client::get(&self.client, &path).await {

@@ -155,8 +155,8 @@ pub(crate) async fn follow(
                 watcher.revision = None;
                 backoff.wait().await;
             }
-            // A node that could list it before is refused by mistake, as while rights are written
-            // anew: what is known stays.
+            // Who had it before is refused by mistake, as while rights are written anew: what is
+            // known stays.
             Err(error) if error.is_denied() && kind.is_optional() && !watcher.listed => {
                 match kind {
                     Kind::Pod => tracing::warn!(

@@ -13,7 +13,6 @@ use portico_model::key::ObjectKey;
 use portico_model::report;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The objects from which the state of the fleet follows, kept by Service.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     services: BTreeMap<ObjectKey, Service>,

@@ -56,7 +56,6 @@ pub struct ServiceView {
     /// Where it is narrower than the type says.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub visibility: String,
-    /// `spec.loadBalancerClass`; empty where it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub class: String,
     /// Whether its clients are served.

@@ -1,5 +1,7 @@
 {{- define "portico.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $image := printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- with .Values.image.digest }}{{ $image = printf "%s@%s" $image . }}{{ end -}}
+{{ $image }}
 {{- end }}
 
 {{- define "portico.labels" -}}
@@ -28,12 +30,35 @@ kube-system
 {{- end }}
 {{- end }}
 
-{{- define "portico.pullSecrets" -}}
-{{- with .Values.image.pullSecrets -}}
+{{/* Where the pods of a part run, and before whom: `values` are the part's. */}}
+{{- define "portico.placement" -}}
+{{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
 {{- range . }}
   - name: {{ . }}
 {{- end }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "portico.podAnnotations" -}}
+{{- with .podAnnotations -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

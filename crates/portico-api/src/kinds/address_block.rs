@@ -22,7 +22,7 @@ static INFO: Info = Info {
     status: false,
     schema: "AddressBlock",
     storage: "addressblocks",
-    // A writer must have read the version that it replaces.
+    // Whoever writes must have seen what stands there.
     unconditional_update: false,
     columns: COLUMNS,
     ..Info::USUAL

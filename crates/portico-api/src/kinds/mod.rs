@@ -93,7 +93,6 @@ pub struct Info {
     pub delete_returns_object: bool,
     /// The fields that a field selector may name, besides `metadata.name` and `metadata.namespace`.
     pub selectable_fields: &'static [&'static str],
-    /// The columns of a Table.
     pub columns: &'static [Column],
     /// A text for the `Warning` header of every request for this kind.
     pub deprecation: Option<&'static str>,
@@ -124,7 +123,6 @@ impl Info {
         deprecation: None,
     };
 
-    /// The group and resource, for errors.
     pub fn subject(&self) -> Subject<'static> {
         Subject {
             group: self.group,

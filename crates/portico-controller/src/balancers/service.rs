@@ -73,7 +73,7 @@ pub(super) struct Surroundings {
     /// Whether addresses are written with their `ipMode`.
     pub load_balancer_ip_mode: bool,
     pub ownership: Ownership,
-    /// The controller leaves the cluster: no Service is to have a load balancer from it any more.
+    /// Nobody is to have a load balancer from this controller any more.
     pub release: bool,
 }
 

@@ -21,7 +21,7 @@ use portico_model::table::Family;
 use super::{LABEL_HEADLESS, PodFacts, pod::parse_ip};
 
 /// Node name to zone, for every node there is.
-pub(super) type Zones = BTreeMap<String, Option<String>>;
+pub type Zones = BTreeMap<String, Option<String>>;
 
 /// A port of an endpoint, resolved for one Pod; absent and default values are the same value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -33,12 +33,7 @@ impl Flow {
         }
         Some(Self {
             protocol,
-            from: end_of(
-                &original,
-                [CTA_IP_V4_SRC, CTA_IP_V6_SRC],
-                CTA_PROTO_SRC_PORT,
-            )?
-            .ip(),
+            from: end_of(&original, [SOURCE_V4, SOURCE_V6], SOURCE_PORT)?.ip(),
             to: end_of(
                 &original,
                 [CTA_IP_V4_DST, CTA_IP_V6_DST],

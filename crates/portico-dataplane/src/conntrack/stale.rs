@@ -30,8 +30,8 @@ pub struct Stale {
 
 #[derive(Clone, Debug)]
 enum Fate {
-    /// Flows that go to one of its endpoints stay, if their client may use it. All others end, also
-    /// those that nobody translated: they began before the frontend was there.
+    /// Flows of who may use it that go to one of its endpoints stay. All others end, also those that nobody
+    /// translated: they began before the frontend was there.
     Served(Arc<ServicePort>),
     /// There is no such frontend any more. Flows end that go to an endpoint it had; what else is
     /// sent there is not ours.

@@ -226,7 +226,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The networks that may use the cluster IP.
+    /// Who may use the cluster IP.
     fn pods(&self, family: Family) -> Option<Arc<[IpNet]>> {
         let own = || self.access.outside_dmz(&self.name.namespace, family);
         (self.record.visibility == Visibility::Namespace).then(|| own().map(host).collect())
@@ -239,9 +239,8 @@ impl Parts<'_> {
         }
     }
 
-    /// The networks whose clients may use the load balancer's addresses. If this node may, so may
-    /// these addresses themselves: where the node has them on an interface, its own packets to them
-    /// come from them.
+    /// Who may use the load balancer's addresses. If this node may, so may these addresses
+    /// themselves: where the node has them on an interface, its own packets to them come from them.
     fn sources(&self, family: Family) -> Option<Arc<[IpNet]>> {
         let mut ranges = of_family(&self.record.sources, family);
         if ranges.is_empty() {

@@ -1,10 +1,10 @@
-//! The pods of this node: which address belongs to which pod, and so which pods may use a Service
-//! of narrow visibility.
+//! The pods of this node: which address is whose, and so who may use a Service that not everybody
+//! may.
 //!
-//! An address is trusted as long as no other pod can have it. A pod that is being deleted may have
+//! An address is trusted as long as nobody else can have it. A pod that is being deleted may have
 //! given its address back before we hear of it; the pod that gets the address next is known before
-//! it starts, since it was bound to this node. So while a pod of another kind waits for its
-//! address, those of pods that are being deleted open nothing.
+//! it starts, since it was bound to this node. So while a pod of another kind waits for its address,
+//! those of pods that are being deleted open nothing.
 
 use super::parse::Complaints;
 use crate::key::ObjectKey;

@@ -36,7 +36,7 @@ pub(super) struct ServiceRecord {
     pub visibility: Visibility,
 }
 
-/// The part of the cluster that may use it.
+/// Who in the cluster may use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Visibility {
     /// All but pods in the DMZ.

@@ -13,8 +13,8 @@ const POD_NETWORKS: Duration = Duration::from_secs(30);
 pub(super) struct Gate {
     services: bool,
     slices: bool,
-    /// Without them a Service for the pods of a namespace serves no pod, and a pod in the DMZ is
-    /// taken for any other.
+    /// Without them a Service for the pods of a namespace serves nobody, and a pod in the DMZ is taken
+    /// for any other.
     pods: bool,
     /// Until when they are waited for; the past, once they are known.
     node: Instant,

@@ -88,8 +88,7 @@ fn node() -> NodeRules {
     ]))
 }
 
-/// Whether a flow `client's destination > answering address`, or one with `client: ` before it,
-/// ends, on a node that has 192.0.2.1 and
+/// Whether a flow `client's destination > who answers`, or one with `client: ` before it, ends, on a node that has 192.0.2.1 and
 /// 127.0.0.1.
 fn ends(stale: &Stale, flow: &str) -> bool {
     let (from, flow) = flow.split_once(": ").unwrap_or(("10.244.0.9", flow));

@@ -225,7 +225,7 @@ fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
     let find = |kind| data.nested().find_kind(kind);
     let ip = |kind| parse_address(&find(kind)?);
     if matches!(set, Set::Bound | Set::ClusterAddresses | Set::Leaving) {
-        return ip(IPSET_ATTR_IP).map(Entry::Address);
+        return ip(IP).map(Entry::Address);
     }
     if set == Set::HealthCheck {
         return Some(Entry::Port(family, find(IPSET_ATTR_PORT)?.u16_be()?));
