@@ -33,7 +33,7 @@ PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-
   promtool:prometheus \
   mariadbd:mariadb-server-core epmd:erlang-base rabbitmq-server:rabbitmq-server openssl:openssl
 
-.PHONY: help run build static install test quick deps format lint unit e2e uml fuzz fuzz-parsers bench-announce bench-api bench-node bench-store bench-vip bench-dns bench-controller crds manifests docs clean
+.PHONY: help run build static install test quick deps format lint unit e2e uml fuzz fuzz-parsers bench-announce bench-api bench-edge bench-node bench-store bench-vip bench-dns bench-controller crds manifests docs clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -104,6 +104,9 @@ bench-announce: ## outages when the node that answers for an address at layer 2 
 
 bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival beside it)
 	$(BENCH) api
+
+bench-edge: ## connections that live on while the way to an address moves between nodes, and what the edge costs a connection
+	$(CARGO) test --release -p portico-dataplane --test edge bench -- --ignored --nocapture --test-threads=1
 
 bench-node: ## benchmarks of the node (KUBE_PROXY=path runs the rival beside it; SERVICES=10000, PAUSE=20 milliseconds between changes, QUICK=1)
 	$(BENCH) node

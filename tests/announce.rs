@@ -8,6 +8,8 @@
 
 #[path = "announce/bgp.rs"]
 mod bgp;
+#[path = "announce/edge.rs"]
+mod edge;
 #[path = "announce/layer2.rs"]
 mod layer2;
 #[path = "announce/rig.rs"]

@@ -27,6 +27,8 @@ mod races;
 mod rig;
 #[path = "controller/sidecar.rs"]
 mod sidecar;
+#[path = "controller/watches.rs"]
+mod watches;
 
 /// Where Services of the namespace `default` are.
 const SERVICES: &str = "/api/v1/namespaces/default/services";

@@ -184,7 +184,7 @@ fn dependencies_point_one_way() {
                 "portico-view",
             ],
         ),
-        ("portico-client", &[]),
+        ("portico-client", &["portico-model", "portico-view"]),
         ("portico-model", &[]),
         ("portico-dataplane", &["portico-model"]),
         ("portico-bgp", &[]),

@@ -5,6 +5,7 @@ use crate::common::{Client, Server, Store, eventually};
 use crate::report::Report;
 use futures_util::FutureExt;
 use portico_controller::balancers;
+use portico_controller::cluster::Cluster;
 use portico_providers::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, Request};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
@@ -123,7 +124,7 @@ pub(crate) async fn measure() -> Report {
     let (stop, stopped) = watch::channel(false);
     let began = Instant::now();
     let running = tokio::spawn(balancers::run(
-        kube::Client::try_from(config).unwrap(),
+        Cluster::new(kube::Client::try_from(config).unwrap()),
         Arc::clone(&provider) as Arc<dyn Provider>,
         options,
         stopped,

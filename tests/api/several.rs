@@ -72,11 +72,15 @@ async fn nothing_is_given_away_twice() {
             let client = servers[n % 2].admin();
             tokio::spawn(async move {
                 let mut made = 0;
-                for m in 0..4 {
-                    let body = service(
+                for m in 0..8 {
+                    let mut body = service(
                         &format!("w{n}-{m}"),
                         json!({"type": "NodePort", "ports": [{"port": 80}]}),
                     );
+                    if m % 2 == 1 {
+                        body["metadata"]["annotations"] =
+                            json!({"portico.dev/port-partition": "left"});
+                    }
                     let answer = client
                         .call("POST", SERVICES, &[], Some((JSON, body.to_string().into())))
                         .await;
@@ -91,9 +95,11 @@ async fn nothing_is_given_away_twice() {
     for writer in writers {
         made += writer.await.unwrap();
     }
-    assert_eq!(made, 32, "every port went to somebody");
+    assert_eq!(made, 64, "every port of both spaces went to somebody");
     let list = servers[0].admin().get("/api/v1/services").await.expect(200);
-    assert_eq!(Owners::of(items(&list)).twice(), Vec::<String>::new());
+    let owners = Owners::of(items(&list));
+    assert_eq!(owners.twice(), Vec::<String>::new());
+    assert_eq!((owners.ports.len(), owners.partition_ports.len()), (32, 32));
 }
 
 #[tokio::test]

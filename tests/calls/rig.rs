@@ -5,6 +5,7 @@ use super::cloud::{Call, Cloud, Watched};
 use crate::common::client::MERGE;
 use crate::common::{Client, Server, Store};
 use portico_controller::balancers;
+use portico_controller::cluster::Cluster;
 use portico_providers::Provider;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -233,7 +234,7 @@ async fn control(server: &Server, cloud: &Cloud, resync: Duration) -> Running {
     let (stop, stopped) = watch::channel(false);
     let client = kube::Client::try_from(config.unwrap()).unwrap();
     let running = balancers::run(
-        client,
+        Cluster::new(client),
         Arc::clone(&provider) as Arc<dyn Provider>,
         options,
         stopped,

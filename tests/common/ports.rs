@@ -25,6 +25,8 @@ pub(crate) fn free() -> u16 {
 pub(crate) struct Owners {
     pub addresses: BTreeMap<String, Vec<String>>,
     pub ports: BTreeMap<u64, Vec<String>>,
+    /// By port partition.
+    pub partition_ports: BTreeMap<(String, u64), Vec<String>>,
 }
 
 impl Owners {
@@ -66,8 +68,18 @@ impl Owners {
             .collect();
         ports.sort_unstable();
         ports.dedup(); // one Service may use a port for TCP and UDP
+        let partition = at(service, "metadata.annotations")
+            .get("portico.dev/port-partition")
+            .and_then(Value::as_str);
         for port in ports {
-            self.ports.entry(port).or_default().push(name.clone());
+            let owners = match partition {
+                None => self.ports.entry(port).or_default(),
+                Some(partition) => self
+                    .partition_ports
+                    .entry((partition.to_owned(), port))
+                    .or_default(),
+            };
+            owners.push(name.clone());
         }
     }
 
@@ -83,7 +95,12 @@ impl Owners {
             .iter()
             .filter(|(_, names)| names.len() > 1)
             .map(|pair| format!("{pair:?}"));
-        addresses.chain(ports).collect()
+        let partition_ports = self
+            .partition_ports
+            .iter()
+            .filter(|(_, names)| names.len() > 1)
+            .map(|pair| format!("{pair:?}"));
+        addresses.chain(ports).chain(partition_ports).collect()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::common::{at, eventually, items, text};
 use crate::rig::{Rig, Running, condition, finalizers, options, run};
+use portico_client::lease::{LeaseOptions, lead};
 use portico_controller::balancers::{self, FINALIZER};
-use portico_controller::lease::{LeaseOptions, lead};
+use portico_controller::cluster::Cluster;
 use portico_providers::Abilities;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -364,7 +365,7 @@ async fn leadership_is_handed_over() {
         Running::new(move |stop| async move {
             let work = |stop| {
                 balancers::run(
-                    client.clone(),
+                    Cluster::new(client.clone()),
                     Arc::clone(&cloud) as Arc<_>,
                     options(),
                     stop,

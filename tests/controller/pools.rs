@@ -5,6 +5,7 @@ use crate::common::client::MERGE;
 use crate::common::{at, eventually, items, text};
 use crate::rig::{Rig, Running, options};
 use portico_controller::balancers;
+use portico_controller::cluster::Cluster;
 use portico_providers::Start;
 use portico_providers::cloud::CallMetrics;
 use serde_json::{Value, json};
@@ -27,15 +28,24 @@ pub async fn control_with(
     options: balancers::Options,
     stop: portico_controller::Shutdown,
 ) {
+    control_cluster(Cluster::new(client), options, stop).await;
+}
+
+/// The same, with watches that others have, too.
+pub async fn control_cluster(
+    cluster: Cluster,
+    options: balancers::Options,
+    stop: portico_controller::Shutdown,
+) {
     let start = Start {
-        client: client.clone(),
+        cluster: cluster.clone(),
         config: None,
-        cluster: "test".to_owned(),
+        cluster_name: "test".to_owned(),
         metrics: CallMetrics::default(),
         shutdown: stop.clone(),
     };
     let provider = portico_providers::start("metal", start).await.unwrap();
-    balancers::run(client, provider, options, stop).await;
+    balancers::run(cluster, provider, options, stop).await;
 }
 
 impl Rig {

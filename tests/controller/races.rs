@@ -5,7 +5,7 @@ use crate::common::eventually;
 use crate::cutter::{Cut, Cutter};
 use crate::pools::{BLOCKS, control, run_metal};
 use crate::rig::{Rig, Running};
-use portico_controller::lease::{LeaseOptions, lead};
+use portico_client::lease::{LeaseOptions, lead};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;

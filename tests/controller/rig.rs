@@ -5,6 +5,7 @@ use crate::common::client::MERGE;
 use crate::common::{Client, Server, Store, at, eventually, rival, text, text as text_of};
 use crate::{SERVICES, SLICES};
 use portico_controller::balancers::{self, Options};
+use portico_controller::cluster::Cluster;
 use portico_providers::Abilities;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -68,13 +69,18 @@ pub(crate) fn options() -> Options {
 impl Rig {
     /// With a real kube-apiserver in place of Portico's, the definitions of `deploy/` are installed
     /// first.
-    pub(crate) async fn start() -> Self {
-        let flags: &[&str] = if rival().is_some() {
-            &[]
-        } else {
-            &["--endpoint-slice-controller=false"]
-        };
-        let server = Server::start(Store::Embedded, flags).await;
+    pub async fn start() -> Rig {
+        Rig::start_with(&[]).await
+    }
+
+    /// With more flags, which a real kube-apiserver does not get.
+    pub async fn start_with(more: &[&str]) -> Rig {
+        let mut flags = Vec::new();
+        if rival().is_none() {
+            flags.push("--endpoint-slice-controller=false");
+            flags.extend(more);
+        }
+        let server = Server::start(Store::Embedded, &flags).await;
         let api = server.admin();
         let rig = Self { server, api };
         if rig.server.is_rival() {
@@ -206,7 +212,7 @@ impl Rig {
 
 pub(crate) fn run(client: kube::Client, cloud: &Cloud, options: Options) -> Running {
     let cloud = Arc::new(cloud.clone());
-    Running::new(move |stop| balancers::run(client, cloud, options, stop))
+    Running::new(move |stop| balancers::run(Cluster::new(client), cloud, options, stop))
 }
 
 pub(crate) fn path(name: &str) -> String {

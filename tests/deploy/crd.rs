@@ -7,7 +7,7 @@ use portico_api::schema::{Field, ListKind, Type, TypeDef, schema};
 use serde_json::{Map, Value, json};
 
 /// The kinds that a cluster does not have by itself.
-pub(crate) const KINDS: [&str; 3] = ["AddressBlock", "AddressPool", "BgpPeer"];
+pub const KINDS: [&str; 4] = ["AddressBlock", "AddressPool", "BgpPeer", "PortPartition"];
 
 /// A column as `kubectl get` shows it: name, type, path and priority.
 type Column = (&'static str, &'static str, &'static str, u8);
@@ -30,6 +30,7 @@ pub(crate) fn columns(kind: &str) -> &'static [Column] {
             ("Free-IPv6", "integer", ".status.ipv6.available", 0),
             ("Announce", "string", ".spec.announce", 1),
         ],
+        "PortPartition" => &[("Addresses", "string", ".spec.addresses", 0)],
         // How many claims there are is no path.
         "AddressBlock" => &[("CIDR", "string", ".spec.cidr", 0)],
         _ => &[
@@ -195,6 +196,11 @@ fn limits(ty: &str, field: &str) -> Value {
                            (192.0.2.10-192.0.2.20)";
             json!({"minItems": 1, "maxItems": 256, "items": ruled(91, RANGE, message)})
         }
+        ("PortPartitionSpec", "addresses") => {
+            let message = "must be a network (192.0.2.0/24, 2001:db8::/112) or a range \
+                           (192.0.2.10-192.0.2.20)";
+            json!({"maxItems": 256, "items": ruled(91, RANGE, message)})
+        }
         ("AddressPoolSpec", "namespaces") => names(LABEL, 63),
         ("AddressPoolSpec", "announce") => {
             json!({"minItems": 1, "items": {"enum": ["Layer2", "BGP"]}})
@@ -280,6 +286,10 @@ fn rules(ty: &str) -> &'static [(&'static str, &'static str)] {
             "has(self.services) && (self.services.size() == 1 || has(self.sharingKey) && \
              self.sharingKey != '')",
             "an address has one Service, or a sharing key",
+        )],
+        "PortPartitionSpec" => &[(
+            "has(self.addresses) && self.addresses.size() > 0 || has(self.nodeSelector)",
+            "give networks or ranges of addresses, a nodeSelector, or both",
         )],
         "BgpPeerSpec" => &[
             (

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use portico_model::index::Index;
+use portico_model::partitions::{NODE_PORT_ADDRESSES, PORT_PARTITION};
 use portico_model::table::{Family, ForwardingTable, Frontend, Protocol};
 use portico_testbed::cluster::Addresses;
 use serde_json::{Value, json};
@@ -35,6 +36,14 @@ const RANGES: [&str; 8] = [
     "fd00:10:244::/48",
     "203.0.113.0/24",
 ];
+/// Of the node's addresses, so that two may want the same.
+const PARTITIONS: [&str; 2] = ["left", "right"];
+const PARTS: [&[&str]; 4] = [
+    &["172.31.0.0/24"],
+    &["172.30.0.11/32", "fd00:31::/64"],
+    &["fd00:30::/64", "172.31.0.1-172.31.0.99"],
+    &[],
+];
 const PODS: [&str; 7] = [
     "pod1-1", "pod1-2", "pod1-3", "pod2-1", "pod2-2", "pod3-1", "pod3-2",
 ];
@@ -49,6 +58,7 @@ pub(crate) struct Chaos {
     slices: BTreeMap<String, Value>,
     /// Of this node, by the name of the host.
     pods: BTreeMap<&'static str, Value>,
+    partitions: BTreeMap<&'static str, Value>,
     zone: &'static str,
 }
 
@@ -59,6 +69,7 @@ impl Chaos {
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
             pods: BTreeMap::new(),
+            partitions: BTreeMap::new(),
             zone: "zone-a",
         }
     }
@@ -93,6 +104,7 @@ impl Chaos {
             .values()
             .chain(self.slices.values())
             .chain(self.pods.values())
+            .chain(self.partitions.values())
             .for_each(|object| apply(index, addresses, object));
     }
 
@@ -115,7 +127,21 @@ impl Chaos {
             format!("s{number}"),
             format!("s{number}-{}", self.random.below(2)),
         );
-        match self.random.below(14) {
+        match self.random.below(16) {
+            14 if self.random.one_in(3) => {
+                let name = *self.random.pick(&PARTITIONS);
+                self.partitions.remove(name);
+                index.delete_port_partition(name);
+                format!("delete PortPartition {name}")
+            }
+            14..16 => {
+                let name = *self.random.pick(&PARTITIONS);
+                let object = self.partition(name);
+                apply(index, addresses, &object);
+                let text = object.to_string();
+                self.partitions.insert(name, object);
+                text
+            }
             0 if self.services.remove(&name).is_some() => {
                 index.delete_service("default", &name);
                 format!("delete Service {name}")
@@ -174,6 +200,29 @@ impl Chaos {
         text
     }
 
+    fn partition(&mut self, name: &str) -> Value {
+        let addresses = *self.random.pick(&PARTS);
+        let mut spec = json!({ "addresses": addresses });
+        if addresses.is_empty() || self.random.one_in(3) {
+            let zone = *self.random.pick(&["zone-a", "zone-b"]);
+            spec["nodeSelector"] = json!({"matchLabels": {"topology.kubernetes.io/zone": zone}});
+        }
+        json!({
+            "kind": "PortPartition",
+            "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:0{}Z", self.random.below(10))},
+            "spec": spec,
+        })
+    }
+
+    /// Where the node ports of a Service are, if it says so.
+    fn annotations(&mut self) -> Value {
+        match self.random.below(6) {
+            0 | 1 => json!({ PORT_PARTITION: self.random.pick(&PARTITIONS) }),
+            2 => json!({ NODE_PORT_ADDRESSES: "172.30.0.0/24, fd00:31::/64" }),
+            _ => json!({}),
+        }
+    }
+
     fn node(&self, addresses: &Addresses) -> Value {
         let mut node = objects::node(addresses, NODE);
         node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!(self.zone);
@@ -203,7 +252,11 @@ impl Chaos {
         ];
         let mut service = json!({
             "kind": "Service",
-            "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:0{}Z", self.random.below(10))},
+            "metadata": {
+                "name": name,
+                "creationTimestamp": format!("2026-01-01T00:00:0{}Z", self.random.below(10)),
+                "annotations": self.annotations(),
+            },
             "spec": {
                 "type": kind,
                 "clusterIPs": self.random.pick(&[&both[..], &both[..1], &both[1..]]),
@@ -224,7 +277,7 @@ impl Chaos {
         }
         if self.random.one_in(4) {
             let word = *self.random.pick(&["namespace", "dmz"]);
-            service["metadata"]["annotations"] = json!({"portico.dev/visibility": word});
+            service["metadata"]["annotations"]["portico.dev/visibility"] = json!(word);
         }
         match self.random.below(20) {
             0 => {
@@ -246,7 +299,12 @@ impl Chaos {
     ) -> Value {
         // A load balancer may do without node ports.
         let without = kind == "ClusterIP" || (kind == "LoadBalancer" && self.random.one_in(4));
-        let node_port = if without { 0 } else { 30800 + 4 * number + at };
+        // Two Services have the same, one of them perhaps in a port partition.
+        let node_port = if without {
+            0
+        } else {
+            30800 + 4 * (number / 2) + at
+        };
         json!({"name": format!("p{port}"), "port": port, "protocol": protocol, "nodePort": node_port})
     }
 
@@ -404,7 +462,7 @@ impl Chaos {
                 let which = *self.random.pick(&["ip", "ip6", "alt", "alt6"]);
                 format!(
                     "{NODE}/{which}:{}",
-                    30800 + 4 * number + self.random.below(4)
+                    30800 + 4 * (number / 2) + self.random.below(4)
                 )
             }
         };

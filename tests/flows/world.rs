@@ -93,8 +93,9 @@ impl Choices {
     }
 }
 
-/// Gives an object to the index: a Service, a Node, or the shorthand for EndpointSlices.
-pub(crate) fn apply(index: &mut Index, addresses: &Addresses, object: &Value) {
+/// Gives an object to the index: a Service, a Node, a PortPartition, or the shorthand for
+/// EndpointSlices.
+pub fn apply(index: &mut Index, addresses: &Addresses, object: &Value) {
     for mut object in objects::expand(addresses, object) {
         if object["metadata"]["namespace"].is_null() {
             object["metadata"]["namespace"] = json!("default");
@@ -117,6 +118,9 @@ pub(crate) fn apply(index: &mut Index, addresses: &Addresses, object: &Value) {
                     object["status"] = json!({"phase": "Running", "podIPs": addresses});
                 }
                 index.apply_pod(&serde_json::from_value(object).unwrap());
+            }
+            Some("PortPartition") => {
+                index.apply_port_partition(&serde_json::from_value(object).unwrap())
             }
             Some("Node") => index.apply_node(&serde_json::from_value(object).unwrap()),
             kind => panic!("what is a {kind:?}?"),
@@ -206,6 +210,7 @@ pub(crate) fn packet(addresses: &Addresses, question: &Question, source: IpAddr)
     Packet {
         origin,
         source,
+        source_port: None,
         destination: to.ip(),
         port: to.port(),
         protocol,

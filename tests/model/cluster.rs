@@ -194,6 +194,7 @@ impl Cluster {
             Packet {
                 origin,
                 source,
+                source_port: None,
                 destination,
                 port,
                 protocol,
@@ -236,6 +237,7 @@ impl Cluster {
                 });
                 json!({"reach": reach.collect::<Map<_, _>>(), "sticky": affinity.is_some()})
             }
+            Verdict::Node { .. } => unreachable!("there is no edge"),
             Verdict::NotOurs { .. } if self.has(number, &packet) => json!({"fail": "refused"}),
             Verdict::NotOurs { .. } => match owner(packet.destination) {
                 None => reached_lb(&name(false)),

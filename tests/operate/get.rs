@@ -151,7 +151,7 @@ async fn what_is_not_there_is_said_so() {
     );
     let nowhere = portico(&["status", "--kubeconfig=/nonexistent"]).await;
     assert!(
-        nowhere.err.contains("cannot read /nonexistent"),
+        nowhere.err.contains("the kubeconfig /nonexistent: "),
         "{}",
         nowhere.err
     );

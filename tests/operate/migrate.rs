@@ -199,3 +199,22 @@ async fn what_is_lost_is_told() {
         missing.err
     );
 }
+
+/// Somebody gave the wrong file.
+#[tokio::test]
+async fn a_file_of_another_kind_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("web.yaml");
+    std::fs::write(
+        &file,
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n",
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    for flag in ["--metallb", "--kube-vip"] {
+        let ran = portico(&["migrate", flag, file]).await;
+        ran.expect(1);
+        assert!(ran.err.contains("there is nothing of"), "{}", ran.err);
+        assert!(ran.err.contains("Deployment"), "{}", ran.err);
+    }
+}

@@ -5,9 +5,10 @@
 
 use std::{error::Error, process};
 
+use portico_client::lease::{LeaseOptions, lead};
 use portico_controller::{
+    cluster::Cluster,
     endpoints::{Options, run},
-    lease::{LeaseOptions, lead},
 };
 
 #[tokio::main]
@@ -21,6 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ..Options::default()
     };
     let client = kube::Client::try_default().await?;
+    let cluster = Cluster::new(client.clone());
     let (stop, shutdown) = tokio::sync::watch::channel(false);
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;
@@ -32,12 +34,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
             "portico-endpoints",
             &format!("example-{}", process::id()),
         );
-        lead(client.clone(), lease, shutdown, |shutdown| {
-            run(client.clone(), options.clone(), shutdown)
+        lead(client, lease, shutdown, |shutdown| {
+            run(cluster.clone(), options.clone(), shutdown)
         })
         .await;
     } else {
-        run(client, options.clone(), shutdown).await;
+        run(cluster, options.clone(), shutdown).await;
     }
     tracing::info!(counters = ?options.counters, "done");
     Ok(())

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use portico_client::wait::doubled;
 use portico_model::key::ObjectKey;
 
 /// How long a Service waits after its first failure, twice as long after each further one, and at
@@ -102,11 +103,7 @@ impl Queue {
             End::Again(delay) => delay,
             End::Failed => {
                 let times = self.failures.entry(key.clone()).or_default();
-                let delay = self
-                    .delays
-                    .first
-                    .saturating_mul(1 << (*times).min(20))
-                    .min(self.delays.last);
+                let delay = doubled(self.delays.first, *times, self.delays.last);
                 *times = times.saturating_add(1);
                 delay
             }

@@ -1,7 +1,8 @@
 //! How long the nftables dataplane takes, beside how long the kernel takes for the same batch.
 //!
 //! `cargo run --release -p portico-dataplane --example scale [SERVICESxENDPOINTS ...]`, as root:
-//! works in network namespaces of its own.
+//! works in network namespaces of its own. With `EDGE=NODES` each Service has a load balancer's
+//! address too, whose connections so many nodes share out among themselves.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -11,6 +12,7 @@ use portico_dataplane::nftables::plan::Plan;
 use portico_dataplane::nftables::snapshot::Snapshot;
 use portico_dataplane::nftables::{Nftables, Table};
 use portico_dataplane::{ApplyError, Dataplane};
+use portico_model::edge::{Edge, EdgeNode, Way, slots};
 use portico_model::key::ObjectKey;
 use portico_model::table::*;
 use portico_testbed::Testbed;
@@ -297,6 +299,10 @@ fn table(services: u32, endpoints: u32) -> ForwardingTable {
             v6: LocalPods::Unknown,
         },
         masquerade_mark: 0x4000,
+        edge: PerFamily {
+            v4: std::env::var_os("EDGE").is_some(),
+            v6: false,
+        },
         ..NodeRules::default()
     };
     let ports = (0..services)
@@ -347,14 +353,48 @@ fn service_port(number: u32, endpoints: u32, moved: u32) -> ServicePort {
     };
     // With `moved` the first one is another.
     let cluster = (moved..endpoints + moved).map(endpoint).collect();
-    let frontends = if number < 30_000 {
-        vec![frontend, node_port]
-    } else {
-        vec![frontend]
-    };
+    let edge = edge(number, endpoints);
+    let load_balancer = edge.iter().map(|edge| Frontend {
+        kind: FrontendKind::LoadBalancerIp,
+        address: edge.addresses.first().copied(),
+        masquerade: Masquerade::Always,
+        ..frontend.clone()
+    });
+    let mut frontends: Vec<Frontend> = load_balancer.collect();
+    frontends.push(frontend);
+    if number < 30_000 {
+        frontends.push(node_port);
+    }
     ServicePort {
         frontends,
+        local: edge.iter().map(|_| endpoint(0)).collect(),
         cluster,
+        edge,
         ..ServicePort::default()
     }
+}
+
+/// The endpoints are spread over the nodes, of which the first is this one.
+fn edge(number: u32, endpoints: u32) -> Option<Arc<Edge>> {
+    let nodes: u32 = std::env::var("EDGE").ok()?.parse().ok()?;
+    let weight = |node: u32| endpoints / nodes + u32::from(node < endpoints % nodes);
+    let weights: Vec<(Arc<str>, u32)> = (0..nodes.min(endpoints))
+        .map(|node| (Arc::from(format!("node-{node:03}")), weight(node)))
+        .collect();
+    let way = |node: u32| match node {
+        0 => Way::Here,
+        node => Way::Neighbour(Ipv4Addr::from_bits(0xac1e_0000 + node).into()),
+    };
+    let slots = slots::assign(&weights)?;
+    let node = |(node, (name, endpoints)): (u32, (Arc<str>, u32))| EdgeNode {
+        name,
+        endpoints,
+        way: way(node),
+    };
+    Some(Arc::new(Edge {
+        addresses: [Ipv4Addr::from_bits(0xcb00_0000 + number).into()].into(),
+        by_address: false,
+        nodes: (0..).zip(weights).map(node).collect(),
+        slots,
+    }))
 }

@@ -21,6 +21,8 @@ mod testing;
 pub mod thread;
 
 use portico_model::table::{Change, ForwardingTable, NodeRules};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// The kernel's side of a node, whichever way it forwards.
@@ -98,6 +100,15 @@ pub struct Differences {
     pub of_all: Vec<String>,
     /// How many there are in what serves others.
     pub of_others: usize,
+}
+
+/// What the kernel has of the edge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundEdge {
+    /// Addresses of load balancers whose connections are shared out.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Addresses of other nodes that have slots.
+    pub nodes: BTreeSet<IpAddr>,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -2,16 +2,18 @@
 //! rest of them is dropped on arrival.
 
 use crate::zone::Families;
-use ipnet::IpNet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use portico_model::key::ObjectKey;
 use portico_model::objects::SERVICE_NAME;
-use portico_model::report::{self, NodeReport};
+use portico_model::partitions::{self, NODE_PORT_ADDRESSES, PORT_PARTITION};
+use portico_model::pools::AddressRange;
+use portico_model::report::{self, NodePortReach, NodeReport};
 use portico_view::fitness::{self, Unfit};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -33,6 +35,10 @@ pub(crate) struct Service {
     pub local: bool,
     /// Where a node says whether it has endpoints.
     pub health_port: Option<u16>,
+    /// The port partition of its node ports.
+    pub partition: Option<Arc<str>>,
+    /// The addresses on which its node ports answer, where it selects some.
+    pub within: Option<Vec<AddressRange>>,
     /// Addresses of the balancer.
     pub addresses: Vec<IpAddr>,
     /// Names of the balancer.
@@ -96,6 +102,10 @@ pub fn service(object: &core::Service) -> Option<(ObjectKey, Service)> {
         ports: spec.ports.iter().flatten().filter_map(port).collect(),
         local: spec.external_traffic_policy.as_deref() == Some("Local"),
         health_port: spec.health_check_node_port.and_then(port_number),
+        partition: annotation(object, PORT_PARTITION).map(Arc::from),
+        // What cannot be read selects no address, as on the nodes.
+        within: annotation(object, NODE_PORT_ADDRESSES)
+            .map(|text| partitions::ranges(text).unwrap_or_default()),
         addresses: addresses_of(addresses.into_iter().flatten()),
         hosts: hosts
             .into_iter()
@@ -105,6 +115,11 @@ pub fn service(object: &core::Service) -> Option<(ObjectKey, Service)> {
             .collect(),
     };
     Some((name, service))
+}
+
+fn annotation<'a>(object: &'a core::Service, key: &str) -> Option<&'a str> {
+    let value = object.metadata.annotations.as_ref()?.get(key)?.trim();
+    (!value.is_empty()).then_some(value)
 }
 
 fn port(port: &core::ServicePort) -> Option<Port> {
@@ -206,16 +221,8 @@ pub(crate) fn node(object: &core::Node) -> Option<(String, Node)> {
 pub(crate) struct Report {
     /// Where it says whether it is fit.
     pub healthz_port: Option<u16>,
-    /// Where its node ports answer; `None` where it does not say, as kube-proxy.
-    pub node_ports: Option<Vec<IpNet>>,
-}
-
-impl Report {
-    /// Whether node ports answer at an address, as far as it is known.
-    pub(crate) fn answers_at(&self, address: IpAddr) -> bool {
-        let networks = self.node_ports.as_ref();
-        networks.is_none_or(|networks| networks.iter().any(|network| network.contains(&address)))
-    }
+    /// Where its node ports answer.
+    pub reach: NodePortReach,
 }
 
 pub(crate) fn report(object: &Lease) -> Option<(String, Report)> {
@@ -226,11 +233,9 @@ pub(crate) fn report(object: &Lease) -> Option<(String, Report)> {
         .as_ref()?
         .get(report::ANNOTATION)?;
     let report: NodeReport = serde_json::from_str(text).ok()?;
-    // A network that cannot be read is one fewer to publish.
-    let read = |texts: Vec<String>| texts.iter().filter_map(|text| text.parse().ok()).collect();
     let report = Report {
         healthz_port: report.healthz_port,
-        node_ports: report.node_ports.map(read),
+        reach: NodePortReach::from(&report),
     };
     Some((node.to_owned(), report))
 }
@@ -252,7 +257,8 @@ mod tests {
     #[test]
     fn services_are_read_as_they_are_reached() {
         let object = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": "web"},
+            "metadata": {"namespace": "shop", "name": "web",
+                "annotations": {PORT_PARTITION: "left", NODE_PORT_ADDRESSES: "nonsense"}},
             "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32000,
                 "ipFamilies": ["IPv4"], "clusterIPs": ["10.96.0.1"],
                 "ports": [{"name": "http", "port": 80, "nodePort": 30080}, {"protocol": "UDP", "port": 53},
@@ -262,6 +268,12 @@ mod tests {
         .unwrap();
         let (name, service) = service(&object).unwrap();
         assert_eq!((&*name.namespace, &*name.name), ("shop", "web"));
+        assert_eq!(service.partition.as_deref(), Some("left"));
+        assert_eq!(
+            service.within,
+            Some(vec![]),
+            "what cannot be read is no address"
+        );
         let port = |name: &str, protocol, port, node_port| Port {
             name: name.to_owned(),
             protocol,
@@ -331,15 +343,16 @@ mod tests {
                 "n1".into(),
                 Report {
                     healthz_port: Some(9999),
-                    node_ports: None
+                    ..Report::default()
                 }
             ))
         );
         let narrow = r#"{"nodePorts": ["10.0.0.0/8", "nonsense"]}"#;
         let (_, narrow) = super::report(&lease("portico-node-n1", narrow)).unwrap();
-        assert!(narrow.answers_at("10.0.0.1".parse().unwrap()));
-        assert!(!narrow.answers_at("192.0.2.7".parse().unwrap()));
-        assert!(Report::default().answers_at("192.0.2.7".parse().unwrap()));
+        let answers =
+            |report: &Report, ip: &str| report.reach.answers_at(ip.parse().unwrap(), None);
+        assert!(answers(&narrow, "10.0.0.1") && !answers(&narrow, "192.0.2.7"));
+        assert!(answers(&Report::default(), "192.0.2.7"));
         assert_eq!(super::report(&lease("portico-node-n1", "?")), None);
         assert_eq!(super::report(&lease("leader", "{}")), None);
     }

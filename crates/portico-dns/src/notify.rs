@@ -60,7 +60,7 @@ pub(crate) async fn tell(
 async fn tell_once(secondary: SocketAddr, listen: &[Listen], soa: &Record) -> io::Result<bool> {
     let socket = UdpSocket::bind(source(secondary, listen)).await?;
     socket.connect(secondary).await?;
-    let id = (crate::watch::chance() * f64::from(u16::MAX)) as u16;
+    let id = (portico_client::wait::fraction() * f64::from(u16::MAX)) as u16;
     let bytes = message(id, soa).to_vec().map_err(io::Error::other)?;
     for wait in WAITS {
         socket.send(&bytes).await?;

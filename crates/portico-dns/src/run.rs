@@ -8,7 +8,7 @@ use crate::page::{Curious, Pages};
 use crate::probe::probe;
 use crate::server::{self, BindError, Context, Transferring};
 use crate::tsig::{self, Key};
-use crate::watch::{self, AccessError, Feed, News, chance};
+use crate::watch::{self, Feed, News};
 use crate::zone::{Patch, Zone};
 use crate::{notify, page};
 use base64::Engine;
@@ -16,6 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hickory_proto::rr::Record;
+use portico_client::access::{self, AccessError};
+use portico_client::wait::{fraction, sleep_until};
 use portico_model::checks::{Checks, Probe, Refused, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -39,12 +41,12 @@ pub enum RunError {
     Access(#[from] AccessError),
     #[error(transparent)]
     Bind(#[from] BindError),
-    #[error("cannot serve metrics at {address}: {source}")]
+    #[error("cannot serve metrics at {address}")]
     Metrics {
         address: SocketAddr,
         source: io::Error,
     },
-    #[error("cannot use the keys in {path}: {source}", path = .path.display())]
+    #[error("cannot use the keys in {path}", path = .path.display())]
     Keys {
         path: PathBuf,
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -55,7 +57,7 @@ pub enum RunError {
 
 /// Answer until `stop`.
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-    let client = watch::connect(config.kubeconfig.as_deref()).await?;
+    let client = access::client(config.kubeconfig.as_deref()).await?;
     let metrics = Arc::new(Metrics::new());
     let (curious, asked) = mpsc::channel(1);
     let pages = Arc::new(Pages::new(Arc::clone(&metrics), curious));
@@ -224,7 +226,7 @@ impl Keeper {
         let address = probe.target;
         if let Some(healthy) = self
             .checks
-            .finish(probe, answer, self.started.elapsed(), chance())
+            .finish(probe, answer, self.started.elapsed(), fraction())
         {
             tracing::info!(%address, healthy, why, "health changed");
             self.index.set_health(address, healthy);
@@ -236,7 +238,7 @@ impl Keeper {
         let patches = self.index.take();
         let nodes_changed = patches
             .iter()
-            .any(|patch| matches!(patch, Patch::Shared(_)));
+            .any(|patch| matches!(patch, Patch::Shared(..)));
         if !patches.is_empty() {
             let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
             for patch in patches {
@@ -403,13 +405,6 @@ fn until_next_second() -> Duration {
 async fn sleep(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
-        None => future::pending().await,
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => future::pending().await,
     }
 }

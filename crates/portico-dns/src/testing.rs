@@ -40,6 +40,8 @@ pub(crate) fn service(reach: Reach) -> Service {
         ],
         local: false,
         health_port: None,
+        partition: None,
+        within: None,
         addresses: Vec::new(),
         hosts: Vec::new(),
     }

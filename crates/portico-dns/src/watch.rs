@@ -8,51 +8,18 @@ use futures_util::{StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, Config, Resource};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+use portico_client::error::chain;
+use portico_client::reflector::{Watched, watch};
+use portico_client::wait::Backoff;
 use portico_model::key::ObjectKey;
 use portico_model::report;
 use std::collections::{BTreeSet, HashSet};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// A watch ends after this time and goes on with the next; a connection that died silently is
 /// noticed a little later.
 const WATCH_SECONDS: u32 = 60;
-
-#[derive(Debug, thiserror::Error)]
-pub enum AccessError {
-    #[error("cannot use the kubeconfig {path}: {source}", path = .path.display())]
-    Kubeconfig {
-        path: PathBuf,
-        source: kube::config::KubeconfigError,
-    },
-    #[error("no API server is known, give --kubeconfig: {0}")]
-    Unknown(#[source] kube::config::InferConfigError),
-    #[error("cannot make a client of the API server: {0}")]
-    Client(#[from] kube::Error),
-}
-
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, AccessError> {
-    let config = match kubeconfig {
-        None => Config::infer().await.map_err(AccessError::Unknown)?,
-        Some(path) => {
-            let bad = |source| AccessError::Kubeconfig {
-                path: path.to_owned(),
-                source,
-            };
-            let read = Kubeconfig::read_from(path).map_err(bad)?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-                .await
-                .map_err(bad)?
-        }
-    };
-    Ok(Client::try_from(config)?)
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -125,15 +92,15 @@ fn news<K>(
     cut: fn(&K, bool) -> Option<News>,
 ) -> BoxStream<'static, News>
 where
-    K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    K: Watched,
 {
-    let events = watcher(api, config).backoff(Patience::default());
+    let events = watch(api, config, Backoff::of_controllers());
     let read = move |event: watcher::Result<Event<K>>| match event {
         Ok(Event::Init) => Some(News::Begin(kind)),
         Ok(Event::InitApply(object) | Event::Apply(object)) => cut(&object, true),
         Ok(Event::Delete(object)) => cut(&object, false),
         Ok(Event::InitDone) => Some(News::End(kind)),
-        Err(error) => Some(News::Failed(kind, error.to_string())),
+        Err(error) => Some(News::Failed(kind, chain(&error))),
     };
     events
         .filter_map(move |event| std::future::ready(read(event)))
@@ -264,41 +231,4 @@ fn gone<N: Clone + Eq + std::hash::Hash>(
         .filter(|name| !known.contains(name))
         .collect();
     gone.into_iter()
-}
-
-/// How long a watch waits after a failure: a server that is away is asked every few seconds, and
-/// not by all at the same moment.
-#[derive(Default)]
-struct Patience {
-    failures: u32,
-    last: Option<Instant>,
-}
-
-/// After this long without a failure, the next one counts as the first.
-const CALM: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(3);
-
-impl Iterator for Patience {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let is_calm = self.last.is_none_or(|last| last.elapsed() > CALM);
-        self.failures = if is_calm { 0 } else { self.failures + 1 };
-        self.last = Some(Instant::now());
-        let wait = Duration::from_millis(50)
-            .saturating_mul(1 << self.failures.min(10))
-            .min(LONGEST);
-        Some(wait.mul_f64(0.5 + chance() / 2.0))
-    }
-}
-
-impl Backoff for Patience {
-    /// Does nothing: the start of a list counts as a success before the server has been asked.
-    fn reset(&mut self) {}
-}
-
-/// A random number from 0 to 1.
-pub(crate) fn chance() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    (random >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -6,6 +6,7 @@ mod print;
 #[cfg(test)]
 mod tests;
 
+use crate::edge::{Edge, SLOTS, Way};
 use crate::table::{
     DmzPods, Endpoint, Family, ForwardingTable, Frontend, FrontendKey, FrontendKind, LocalPods,
     Masquerade, NodePortAddresses, Outcome, PortKey, Protocol, ServicePort,
@@ -21,7 +22,8 @@ pub struct Packet {
     pub origin: Origin,
     /// The sender's address.
     pub source: IpAddr,
-    /// The address that it is sent to.
+    /// Only the edge asks for it; `None` where it is not known.
+    pub source_port: Option<u16>,
     pub destination: IpAddr,
     /// The port that it is sent to.
     pub port: u16,
@@ -64,6 +66,8 @@ pub enum Verdict {
         /// For how many seconds a client stays with its endpoint; `None` without affinity.
         affinity: Option<u32>,
     },
+    /// To another node, as it is: the one that has the connection's slot at the edge.
+    Node { name: Arc<str>, address: IpAddr },
     /// The sender is told: ICMP port unreachable.
     Reject,
     /// Silence.
@@ -136,6 +140,7 @@ impl<'a> Walk<'a> {
             return None;
         }
         if let Some(found) = self.table.find(&self.key(Some(self.packet.destination))) {
+            self.say_partition(found.2);
             return Some(found);
         }
         let found = self.table.find(&self.key(None))?;
@@ -176,12 +181,26 @@ impl<'a> Walk<'a> {
         !is_let_in
     }
 
+    fn say_partition(&mut self, frontend: &Frontend) {
+        let destination = self.packet.destination;
+        let partition = self.table.partition_of(destination);
+        if let Some(partition) = partition.filter(|_| frontend.kind == FrontendKind::NodePort) {
+            self.say(format!(
+                "{destination} is in port partition {partition}, which has node ports of its own"
+            ));
+        }
+    }
+
     fn node_ports_answer(&mut self) -> bool {
         let destination = self.packet.destination;
         let (answers, why) = match self.table.rules.node_ports.get(self.family()) {
             NodePortAddresses::Listed(addresses) if addresses.contains(&destination) => {
                 (true, "is listed for node ports")
             }
+            NodePortAddresses::Listed(_) if self.table.partition_of(destination).is_some() => (
+                false,
+                "is in a port partition, where only node ports of Services that name it answer",
+            ),
             NodePortAddresses::Listed(_) => (false, "is not an address on which node ports answer"),
             NodePortAddresses::AllLocal { .. } if !self.is_local(destination) => {
                 (false, "is not an address of this node")
@@ -214,6 +233,13 @@ impl<'a> Walk<'a> {
         }
         let from_pod = self.is_pods();
         let from_node = self.is_nodes(from_pod);
+        let at_edge = match self.edge(port, from_pod || from_node) {
+            Some(edge) => self.by_edge(edge, port),
+            None => None,
+        };
+        if let Some(verdict) = at_edge {
+            return verdict;
+        }
         let outcome = self.outcome(frontend, from_pod || from_node);
         let pool = match outcome {
             Outcome::Cluster => &port.cluster,
@@ -234,6 +260,67 @@ impl<'a> Walk<'a> {
         Verdict::Forward {
             candidates,
             affinity: port.affinity,
+        }
+    }
+
+    /// What nodes have agreed upon for who comes from outside to this address.
+    fn edge<'p>(&self, port: &'p ServicePort, inside: bool) -> Option<&'p Edge> {
+        let edge = port.edge.as_deref()?;
+        let holds = *self.table.rules.edge.get(self.family())
+            && edge.addresses.contains(&self.packet.destination);
+        (holds && !inside).then_some(edge)
+    }
+
+    /// `None` where this node treats the packet as if there were no edge.
+    fn by_edge(&mut self, edge: &Edge, port: &ServicePort) -> Option<Verdict> {
+        let pool = |endpoints: &[Endpoint]| Verdict::Forward {
+            candidates: endpoints
+                .iter()
+                .map(|endpoint| Candidate {
+                    endpoint: *endpoint,
+                    masquerade: false,
+                })
+                .collect(),
+            affinity: port.affinity,
+        };
+        if !edge.by_address && self.packet.source_port.is_none() {
+            self.say(format!(
+                "which node serves it depends on the port that it comes from: {}",
+                shares(edge)
+            ));
+            return Some(pool(&port.cluster));
+        }
+        let slot = edge.slot(
+            self.packet.source,
+            self.packet.source_port.unwrap_or_default(),
+        );
+        let node = edge.node(slot)?;
+        let name = &node.name;
+        match node.way {
+            Way::Here if port.local.is_empty() => None,
+            Way::Here => {
+                self.say(format!(
+                    "its slot, {slot} of {SLOTS}, is this node's: an endpoint on this node serves \
+                     it, and sees the sender's address"
+                ));
+                Some(pool(&port.local))
+            }
+            Way::Neighbour(address) => {
+                self.say(format!(
+                    "its slot, {slot} of {SLOTS}, is {name}'s: the packet goes there as it is"
+                ));
+                Some(Verdict::Node {
+                    name: Arc::clone(name),
+                    address,
+                })
+            }
+            Way::None => {
+                self.say(format!(
+                    "its slot, {slot} of {SLOTS}, is {name}'s, which is on no network of this \
+                     node: it is treated as without the edge"
+                ));
+                None
+            }
         }
     }
 
@@ -440,6 +527,17 @@ impl<'a> Walk<'a> {
                  Proxy)"
             );
         }
+        if let Some(partition) = self.table.partition_of(self.packet.destination) {
+            return format!(
+                "{} is in port partition {partition}, in which no Service has node port {}/{}",
+                self.packet.destination,
+                self.packet.port,
+                self.packet.protocol.lower()
+            );
+        }
+        if let Some(refusal) = self.table.frontends.refusal(&self.key(None)) {
+            return refusal.to_string();
+        }
         match self.table.frontends.owner(&self.key(None)) {
             Some(port) => {
                 format!(
@@ -465,6 +563,22 @@ fn kind_name(kind: FrontendKind) -> &'static str {
         FrontendKind::LoadBalancerIp => "a load balancer's IP",
         FrontendKind::NodePort => "a node port",
     }
+}
+
+/// How many slots each node has.
+fn shares(edge: &Edge) -> String {
+    let has = |position: usize| {
+        let of_node = edge
+            .slots
+            .iter()
+            .filter(|slot| usize::from(**slot) == position);
+        of_node.count()
+    };
+    let nodes = edge.nodes.iter().enumerate();
+    nodes
+        .map(|(position, node)| format!("{} has {} of {SLOTS} slots", node.name, has(position)))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn came(through: Option<&str>) -> String {

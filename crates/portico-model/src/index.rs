@@ -5,6 +5,7 @@ mod build;
 mod names;
 mod node;
 mod parse;
+mod partitions;
 mod pods;
 mod services;
 mod slices;
@@ -15,17 +16,19 @@ mod topology;
 mod tests;
 
 use crate::announce::Announceable;
+use crate::edge::Surroundings;
 use crate::hash::Map;
 use crate::key::ObjectKey;
 use crate::objects::{EndpointSlice, Metadata, Node, Pod, Service, ServiceCidr, VISIBILITY};
+use crate::partitions::PortPartition;
 use crate::static_services::is_static;
-use crate::table::{
-    Change, Conflict, Family, ForwardingTable, HealthCheck, PerFamily, PortKey, Refusal,
-};
+use crate::table::{Change, Conflict, Family, ForwardingTable, HealthCheck, PortKey, Refusal};
+use build::ClaimedWith;
 use ipnet::IpNet;
 use names::Names;
 use node::{Here, NodeState};
 use parse::Complaints;
+use partitions::{Division, Overlap};
 use pods::{Access, PodRecord, Pods};
 use services::ServiceRecord;
 use slices::{SliceRecord, service_of};
@@ -107,6 +110,8 @@ pub struct Update {
     pub changes: Vec<Change>,
     /// [`ForwardingTable::rules`] changed.
     pub rules: bool,
+    /// [`ForwardingTable::partitions`] changed.
+    pub partitions: bool,
     /// Health-check node ports that changed, with what they are now (`None`: gone).
     pub health_checks: Vec<(ObjectKey, Option<HealthCheck>)>,
     /// Services whose load-balancer addresses, or who serves them, changed, with what they are now
@@ -203,8 +208,12 @@ pub struct Index {
     /// was last built with.
     replaced: Vec<(ObjectKey, Option<Box<ServiceRecord>>)>,
     table: ForwardingTable,
-    /// The node's own addresses when frontends were last claimed.
-    claimed_with: PerFamily<Option<IpAddr>>,
+    /// Whose the node's addresses are for node ports.
+    division: Arc<Division>,
+    /// Addresses in two port partitions, as they were last reported.
+    overlaps: Vec<Overlap>,
+    /// What frontends were last claimed with.
+    claimed_with: ClaimedWith,
     health_checks: BTreeMap<ObjectKey, HealthCheck>,
     /// Where addresses are announced: somebody wants to know of `announceables`.
     announcing: bool,
@@ -227,14 +236,20 @@ impl Index {
     pub fn new(settings: Settings) -> Self {
         let node = NodeState::new(settings);
         let here = node.here();
+        let division = Arc::<Division>::default();
         let table = ForwardingTable {
-            rules: node.rules(),
+            rules: node.rules(&division),
             ..ForwardingTable::default()
         };
         Self {
             names: Names::default(),
             node,
-            claimed_with: here.own,
+            claimed_with: ClaimedWith {
+                own: here.own,
+                division: division.clone(),
+            },
+            division,
+            overlaps: Vec::new(),
             here,
             eligible: false,
             pods: Pods::default(),
@@ -429,9 +444,32 @@ impl Index {
         self.node.delete_service_cidr(name);
     }
 
+    pub fn apply_port_partition(&mut self, partition: &PortPartition) {
+        let mut complaints = Complaints {
+            list: &mut self.problems,
+            kind: "PortPartition",
+            metadata: &partition.metadata,
+        };
+        self.node.apply_partition(partition, &mut complaints);
+    }
+
+    pub fn delete_port_partition(&mut self, name: &str) {
+        self.node.delete_partition(name);
+    }
+
+    pub fn port_partition_names(&self) -> Vec<Arc<str>> {
+        self.node.partition_names()
+    }
+
     /// The addresses that the node's interfaces have.
     pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.node.set_addresses(addresses);
+    }
+
+    /// What is known of other nodes for the edge, or (`None`) that there is none. Only of an index
+    /// [`with_announcing`](Index::with_announcing).
+    pub fn set_surroundings(&mut self, surroundings: Option<Surroundings>) {
+        self.node.set_surroundings(surroundings);
     }
 
     /// Everything known, so that what a new list does not have can be deleted.
@@ -497,6 +535,12 @@ impl Index {
             .into_iter()
             .flat_map(|family| self.node.node_port_networks(family))
             .collect()
+    }
+
+    /// The addresses of each port partition that has any here, as others can know them: the first
+    /// that has an address counts.
+    pub fn partition_networks(&self) -> Vec<(Arc<str>, Vec<IpNet>)> {
+        self.node.partition_networks(&self.division)
     }
 
     fn set_record(&mut self, namespace: &str, name: &str, record: Option<Box<ServiceRecord>>) {

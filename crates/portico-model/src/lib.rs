@@ -14,9 +14,11 @@
 //! - [`announce`]: addresses that nodes have to attract traffic for.
 //! - [`pools`]: address pools, blocks of addresses and BGP peers, as they come from the API; ranges
 //!   of addresses.
+//! - [`partitions`]: port partitions, as they come from the API, and what Services say of them.
 //! - [`report`]: what a node tells about itself.
 //! - [`checks`]: when what is probed, and what the answers mean.
 //! - [`duration`]: durations as Kubernetes writes them.
+//! - [`edge`]: which node serves a connection from outside.
 //! - [`hash`]: the hash maps of what every change looks up.
 
 #![warn(clippy::iter_over_hash_type)]
@@ -24,11 +26,13 @@
 pub mod announce;
 pub mod checks;
 pub mod duration;
+pub mod edge;
 pub mod explain;
 pub mod hash;
 pub mod index;
 pub mod key;
 pub mod objects;
+pub mod partitions;
 pub mod pools;
 pub mod report;
 pub mod static_services;

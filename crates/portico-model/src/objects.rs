@@ -1,11 +1,7 @@
 //! The parts of API objects that forwarding needs, read from the API's JSON; everything else is
 //! ignored, so that a node holds little of a large cluster in memory.
 
-#![expect(
-    missing_docs,
-    reason = "the fields are those of the Kubernetes API, which says what they mean"
-)]
-
+use crate::partitions::{NODE_PORT_ADDRESSES, PORT_PARTITION};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -40,8 +36,17 @@ pub const HEALTH_CHECK: &str = "portico.dev/health-check";
 /// Which of its addresses fail their check and why: a line for each, `address: reason`.
 pub const HEALTH_FAILING: &str = "portico.dev/health-failing";
 
+/// On Services: `off` leaves their addresses out of the consistent edge.
+pub const EDGE: &str = "portico.dev/edge";
+
 const LABELS: [&str; 5] = [SERVICE_NAME, HEADLESS, SERVICE_PROXY_NAME, ZONE, DMZ];
-const ANNOTATIONS: [&str; 2] = [LAST_CHANGE, VISIBILITY];
+const ANNOTATIONS: [&str; 5] = [
+    LAST_CHANGE,
+    VISIBILITY,
+    PORT_PARTITION,
+    NODE_PORT_ADDRESSES,
+    EDGE,
+];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -196,6 +201,8 @@ pub struct Named {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Node {
+    /// With all labels, which selectors look at.
+    #[serde(deserialize_with = "with_all_labels")]
     pub metadata: Metadata,
     pub spec: NodeSpec,
     pub status: NodeStatus,
@@ -296,6 +303,32 @@ fn optional_port_number<'de, D: Deserializer<'de>>(
 ) -> Result<Option<u16>, D::Error> {
     let number = Option::<i64>::deserialize(deserializer)?;
     Ok(number.map(|number| u16::try_from(number).unwrap_or_default()))
+}
+
+/// Metadata of which no label is left out.
+fn with_all_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Metadata, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Whole {
+        name: String,
+        namespace: String,
+        uid: String,
+        resource_version: String,
+        labels: Option<BTreeMap<String, String>>,
+        creation_timestamp: Option<String>,
+        deletion_timestamp: Option<String>,
+    }
+    let whole = Option::<Whole>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(Metadata {
+        name: whole.name,
+        namespace: whole.namespace,
+        uid: whole.uid,
+        resource_version: whole.resource_version,
+        labels: whole.labels.unwrap_or_default(),
+        creation_timestamp: whole.creation_timestamp,
+        deletion_timestamp: whole.deletion_timestamp,
+        ..Metadata::default()
+    })
 }
 
 fn labels<'de, D: Deserializer<'de>>(

@@ -4,7 +4,9 @@
 //! controller that wrote a Service knows its resource version: the Service is live on each node
 //! that has installed that version or a later one.
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// The annotation of a node's Lease that has its report.
 pub const ANNOTATION: &str = "portico.dev/report";
@@ -54,6 +56,10 @@ pub struct NodeReport {
     /// say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_ports: Option<Vec<String>>,
+    /// The addresses that are in port partitions here, where only node ports of Services that name
+    /// the partition answer. The first that has an address counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<PartitionAddresses>,
     /// How long changes take to reach the kernel; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programming: Option<Programming>,
@@ -62,7 +68,16 @@ pub struct NodeReport {
     pub announcing: Option<Announcing>,
 }
 
-/// A Service that cannot be installed.
+/// The addresses of a node in one port partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PartitionAddresses {
+    /// Of the PortPartition.
+    pub name: String,
+    /// Networks.
+    pub addresses: Vec<String>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Behind {
@@ -114,6 +129,91 @@ pub struct Session {
     pub trouble: String,
 }
 
+/// Where node ports answer on a node, as it reports it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodePortReach {
+    /// `None` where it does not say, as kube-proxy.
+    networks: Option<Vec<IpNet>>,
+    /// In the order of the report.
+    partitions: Vec<(String, Vec<IpNet>)>,
+}
+
+impl From<&NodeReport> for NodePortReach {
+    /// A network that cannot be read is one fewer to send anybody to.
+    fn from(report: &NodeReport) -> NodePortReach {
+        let read = |texts: &Vec<String>| -> Vec<IpNet> {
+            texts.iter().filter_map(|text| text.parse().ok()).collect()
+        };
+        let partitions = report.partitions.iter();
+        NodePortReach {
+            networks: report.node_ports.as_ref().map(read),
+            partitions: partitions
+                .map(|partition| (partition.name.clone(), read(&partition.addresses)))
+                .collect(),
+        }
+    }
+}
+
+impl NodePortReach {
+    /// Whether node ports answer at an address, as far as it is known: those of Services that name
+    /// this partition, or of those that name none.
+    pub fn answers_at(&self, address: IpAddr, partition: Option<&str>) -> bool {
+        let has = |networks: &[IpNet]| networks.iter().any(|network| network.contains(&address));
+        self.networks.as_deref().is_none_or(has) && self.partition_of(address) == partition
+    }
+
+    pub fn partition_of(&self, address: IpAddr) -> Option<&str> {
+        let mut partitions = self.partitions.iter();
+        partitions
+            .find(|(_, networks)| networks.iter().any(|network| network.contains(&address)))
+            .map(|(name, _)| name.as_str())
+    }
+
+    /// Those with addresses here.
+    pub fn partitions(&self) -> impl Iterator<Item = &str> {
+        self.partitions.iter().map(|(name, _)| name.as_str())
+    }
+}
+
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_partition_that_has_an_address_counts() {
+        let part = |name: &str, addresses: &[&str]| PartitionAddresses {
+            name: name.into(),
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+        };
+        let divided = NodePortReach::from(&NodeReport {
+            node_ports: Some(vec!["10.0.0.0/8".into(), "2001:db8::/64".into()]),
+            partitions: vec![
+                part("one", &["10.0.0.1/32", "nonsense"]),
+                part("rest", &["10.0.0.0/24"]),
+            ],
+            ..NodeReport::default()
+        });
+        for (address, wanted) in [
+            ("10.0.0.1", Some(Some("one"))),
+            ("10.0.0.2", Some(Some("rest"))),
+            ("10.0.1.1", Some(None)),
+            ("2001:db8::1", Some(None)),
+            ("192.0.2.1", None),
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            let answers: Vec<Option<&str>> = [None, Some("one"), Some("rest"), Some("other")]
+                .into_iter()
+                .filter(|partition| divided.answers_at(address, *partition))
+                .collect();
+            assert_eq!(answers, Vec::from_iter(wanted), "{address}");
+        }
+        // Another proxy knows no partitions.
+        let silent = NodePortReach::from(&NodeReport::default());
+        let address = [192, 0, 2, 1].into();
+        assert!(silent.answers_at(address, None) && !silent.answers_at(address, Some("one")));
+    }
 }

@@ -10,8 +10,10 @@ pub(crate) use frontends::Claims;
 pub use frontends::{Claim, Conflict, FrontendIndex, FrontendKey, Refusal, unservable};
 pub use ports::Ports;
 
+use crate::edge::Edge;
 use crate::key::ObjectKey;
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -249,7 +251,8 @@ pub enum FrontendKind {
 pub struct Frontend {
     /// What kind of address it is.
     pub kind: FrontendKind,
-    /// `None` for a node port, which is on the node's [`NodePortAddresses`].
+    /// `None` for a node port that is on all of the node's [`NodePortAddresses`]; one of a port
+    /// partition has each of its addresses.
     pub address: Option<IpAddr>,
     /// The port that clients connect to.
     pub port: u16,
@@ -286,6 +289,9 @@ pub struct ServicePort {
     /// Where load balancers ask this node whether it has endpoints: whatever else the node refuses,
     /// this must arrive.
     pub health_check: Option<u16>,
+    /// Which node serves whom of those who come from outside to a load balancer's address; the
+    /// node that is to serve them uses `local`.
+    pub edge: Option<Arc<Edge>>,
 }
 
 /// Which packets come from a pod of this node.
@@ -398,6 +404,8 @@ pub struct NodeRules {
     pub dmz: PerFamily<DmzPods>,
     /// The bit of the packet mark that asks for masquerading.
     pub masquerade_mark: u32,
+    /// Packets from outside may go to the node that [`ServicePort::edge`] has for them.
+    pub edge: PerFamily<bool>,
 }
 
 /// What this node is to forward.
@@ -409,6 +417,9 @@ pub struct ForwardingTable {
     pub ports: Ports,
     /// Finds the service port by the frontend, and lists the other service ports that claim it.
     pub frontends: FrontendIndex,
+    /// The addresses of this node in each port partition that there is: no node port of a Service
+    /// that names no partition answers on them.
+    pub partitions: BTreeMap<Arc<str>, Arc<[IpAddr]>>,
 }
 
 impl ForwardingTable {
@@ -426,7 +437,16 @@ impl ForwardingTable {
             rules,
             ports,
             frontends,
+            partitions: BTreeMap::new(),
         }
+    }
+
+    /// The port partition that an address of this node is in.
+    pub fn partition_of(&self, address: IpAddr) -> Option<&str> {
+        let mut partitions = self.partitions.iter();
+        partitions
+            .find(|(_, addresses)| addresses.contains(&address))
+            .map(|(name, _)| &**name)
     }
 
     /// The frontend with this key, and the port it belongs to.
@@ -453,10 +473,13 @@ pub struct Change {
 }
 
 /// A health-check node port: how many endpoints of the Service are ready on this node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
     /// The health-check node port.
     pub port: u16,
+    /// Where it answers: `None` is wherever node ports do. That of a Service of a port partition
+    /// has a port that is another's elsewhere.
+    pub addresses: Option<Arc<[IpAddr]>>,
     /// In which families the Service exists; the port does not answer in the others.
     pub families: PerFamily<bool>,
     /// Ready endpoints on this node, by family.

@@ -1,7 +1,7 @@
 //! Periodic work of several parts falls due at the same moments: waking up costs more than most of
 //! that work, and a timer that is far away wakes the runtime several times before it is due.
 
-use crate::backoff::fraction;
+use portico_client::wait::fraction;
 use std::time::{Duration, Instant};
 
 /// The longest period of work that sends something to the API server.

@@ -7,7 +7,7 @@ use portico_dataplane::early_packets::{EarlyPacketQueue, Queue};
 use portico_dataplane::iptables::{self, Iptables, Variant};
 use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::nftables::{self, Nftables, Table, remove_kube_proxy_nftables};
-use portico_dataplane::{ApplyError, Dataplane, Differences};
+use portico_dataplane::{ApplyError, Dataplane, Differences, FoundEdge};
 use portico_model::table::{Family, ForwardingTable, FrontendKey};
 use std::path::Path;
 
@@ -104,6 +104,14 @@ pub(crate) fn compare(
         Mode::Nftables => Nftables::open(Table::NODE)?.compare(table, frontend),
         Mode::Iptables => Iptables::new(iptables_options(config))?.compare(table, frontend),
         Mode::Ipvs => Ipvs::open_to_look(&ipvs_options(config))?.compare(table, frontend),
+    }
+}
+
+/// The edge as it is in the kernel, if it is there.
+pub fn edge(config: &Config) -> Result<Option<FoundEdge>, ApplyError> {
+    match config.mode {
+        Mode::Nftables => Nftables::open(Table::NODE)?.edge(),
+        Mode::Iptables | Mode::Ipvs => Ok(None),
     }
 }
 

@@ -6,7 +6,6 @@
 
 mod ports;
 
-use crate::backoff::Backoff;
 use crate::client::{self, RequestError};
 use crate::watch;
 use http::Request;
@@ -14,11 +13,14 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use portico_client::error::chain;
+use portico_client::wait::Backoff;
 use portico_model::key::ObjectKey;
 use portico_model::static_services::is_static;
 use portico_model::table::{NodePortAddresses, PerFamily, PortKey};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,16 +73,32 @@ impl Notices {
     }
 }
 
+/// A node port that this node has not answered on before, or not on these addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewNodePort {
+    pub key: PortKey,
+    pub port: u16,
+    /// `None` for all that have node ports.
+    pub addresses: Option<Vec<IpAddr>>,
+}
+
 /// Look at node ports that are new, below a root (`/`).
 pub(crate) fn check_node_ports(
     root: &Path,
-    new: &[(PortKey, u16)],
+    new: &[NewNodePort],
     addresses: &PerFamily<NodePortAddresses>,
     notices: &Notices,
 ) {
     let listeners = ports::listeners(root);
     let mut told = BTreeSet::new();
-    for (key, port) in new {
+    for NewNodePort {
+        key,
+        port,
+        addresses: own,
+    } in new
+    {
+        let own = own.clone().map(NodePortAddresses::Listed);
+        let addresses = own.as_ref().unwrap_or(addresses.get(key.family));
         let found = listeners
             .iter()
             .find(|listener| listener.is_in_the_way(key, *port, addresses));
@@ -103,8 +121,8 @@ pub(crate) fn check_node_ports(
     let ephemeral = ports::ephemeral(root);
     let overlapping: BTreeSet<String> = new
         .iter()
-        .filter(|(_, port)| ephemeral.contains(*port))
-        .map(|(key, port)| format!("{port} ({})", key.service))
+        .filter(|new| ephemeral.contains(new.port))
+        .map(|new| format!("{} ({})", new.port, new.key.service))
         .collect();
     if !overlapping.is_empty() {
         let text = format!(
@@ -162,12 +180,12 @@ impl Sender {
         if self.told.len() >= MOST_TOLD || !self.told.insert(key) {
             return;
         }
-        let (noticed, mut backoff) = (Timestamp::now(), Backoff::default());
+        let (noticed, mut backoff) = (Timestamp::now(), Backoff::of_nodes());
         while let Err(rest) = self.room.take(Instant::now()) {
             tokio::time::sleep(rest).await;
         }
         while let Err(error) = self.write(&notice, noticed).await {
-            tracing::info!(%error, reason = notice.reason, "cannot write an Event");
+            tracing::info!(error = %chain(&error), reason = notice.reason, "cannot write an Event");
             if !error.may_pass() {
                 return;
             }

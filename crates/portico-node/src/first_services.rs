@@ -5,6 +5,7 @@ use crate::client::{self, RequestError};
 use crate::objects::{Kind, Object, SERVICE_NAME};
 use crate::watch;
 use kube::Client;
+use portico_client::error::chain;
 
 const DNS: u16 = 53;
 /// A cluster has one or two DNS Services; more are not worth more requests.
@@ -17,7 +18,9 @@ pub(crate) async fn fetch(client: &Client) -> Vec<Object> {
     for found in [api, dns] {
         match found {
             Ok(found) => objects.extend(found),
-            Err(error) => tracing::debug!(%error, "cannot ask for the first Services"),
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "cannot ask for the first Services")
+            }
         }
     }
     objects

@@ -7,7 +7,7 @@ use crate::config::{Arguments, Config, ConfigError, Mode, Surroundings, interpre
 use crate::dataplanes;
 use ipnet::IpNet;
 use portico_dataplane::ApplyError;
-pub use portico_dataplane::Differences;
+pub use portico_dataplane::{Differences, FoundEdge};
 use portico_model::table::{Family, ForwardingTable, FrontendKey};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
@@ -92,6 +92,11 @@ pub fn compare(
     frontend: &FrontendKey,
 ) -> Result<Differences, ApplyError> {
     dataplanes::compare(config, table, frontend)
+}
+
+/// The edge as it is in the kernel, if it is there.
+pub fn edge(config: &Config) -> Result<Option<FoundEdge>, ApplyError> {
+    dataplanes::edge(config)
 }
 
 /// Other people's rules that packets may meet before or after ours, in words.

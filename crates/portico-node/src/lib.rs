@@ -4,7 +4,6 @@
 mod addresses;
 mod aligned_timer;
 pub mod announce;
-mod backoff;
 mod blocking;
 mod client;
 pub mod config;

@@ -3,6 +3,7 @@
 
 use portico_model::key::ObjectKey;
 use portico_model::objects::{EndpointSlice, Metadata, Node, Pod, Service, ServiceCidr};
+use portico_model::partitions::PortPartition;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -13,15 +14,17 @@ pub(crate) enum Kind {
     Node,
     Cidr,
     Pod,
+    Partition,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 5] = [
+    pub const ALL: [Kind; 6] = [
         Kind::Service,
         Kind::Slice,
         Kind::Node,
         Kind::Cidr,
         Kind::Pod,
+        Kind::Partition,
     ];
 
     /// What people call many of them.
@@ -32,13 +35,14 @@ impl Kind {
             Kind::Node => "Nodes",
             Kind::Cidr => "ServiceCIDRs",
             Kind::Pod => "Pods",
+            Kind::Partition => "PortPartitions",
         }
     }
 
     /// An API server need not have them, or not show them to a node: kube-proxy's role is not allowed
     /// to read pods.
     pub fn is_optional(self) -> bool {
-        matches!(self, Kind::Cidr | Kind::Pod)
+        matches!(self, Kind::Cidr | Kind::Pod | Kind::Partition)
     }
 
     /// Where those that matter to a node are listed: without headless Services and without those of
@@ -56,6 +60,7 @@ impl Kind {
             Kind::Node => format!("/api/v1/nodes?fieldSelector=metadata.name%3D{node}"),
             Kind::Cidr => "/apis/networking.k8s.io/v1/servicecidrs?".to_owned(),
             Kind::Pod => format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"),
+            Kind::Partition => "/apis/portico.dev/v1/portpartitions?".to_owned(),
         }
     }
 
@@ -67,6 +72,7 @@ impl Kind {
             Kind::Node => Object::Node(serde_json::from_str(json)?),
             Kind::Cidr => Object::Cidr(serde_json::from_str(json)?),
             Kind::Pod => Object::Pod(serde_json::from_str(json)?),
+            Kind::Partition => Object::Partition(serde_json::from_str(json)?),
         })
     }
 }
@@ -84,6 +90,7 @@ pub(crate) enum Object {
     Node(Box<Node>),
     Cidr(Box<ServiceCidr>),
     Pod(Box<Pod>),
+    Partition(Box<PortPartition>),
 }
 
 impl Object {
@@ -94,6 +101,7 @@ impl Object {
             Object::Node(_) => Kind::Node,
             Object::Cidr(_) => Kind::Cidr,
             Object::Pod(_) => Kind::Pod,
+            Object::Partition(_) => Kind::Partition,
         }
     }
 
@@ -104,6 +112,7 @@ impl Object {
             Object::Node(object) => &object.metadata,
             Object::Cidr(object) => &object.metadata,
             Object::Pod(object) => &object.metadata,
+            Object::Partition(object) => &object.metadata,
         }
     }
 

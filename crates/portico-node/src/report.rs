@@ -4,7 +4,6 @@
 //! Nothing waits for it. The newest state is written, what came before it is skipped.
 
 use crate::aligned_timer::AlignedTimer;
-use crate::backoff::fraction;
 use crate::client::{self, RequestError};
 use crate::metrics::recent::Recent;
 use bytes::Bytes;
@@ -14,7 +13,11 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use portico_model::report::{self, Announcing, Behind, NodeReport, Programming};
+use portico_client::error::chain;
+use portico_client::wait::fraction;
+use portico_model::report::{
+    self, Announcing, Behind, NodeReport, PartitionAddresses, Programming,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +44,8 @@ pub(crate) struct Installed {
     pub more_behind: usize,
     /// Where node ports answer.
     pub node_ports: Vec<IpNet>,
+    /// What of that is in port partitions.
+    pub partitions: Vec<(Arc<str>, Vec<IpNet>)>,
     /// Why nothing later is, for people.
     pub trouble: String,
 }
@@ -94,13 +99,13 @@ pub(crate) async fn send(
             }
             Err(error) if error.is_denied() => {
                 if !std::mem::replace(&mut denied, true) {
-                    tracing::warn!(%error, "what this node serves cannot be reported: it needs the rights to \
+                    tracing::warn!(error = %chain(&error), "what this node serves cannot be reported: it needs the rights to \
                                             create and patch Leases in {}", report::NAMESPACE);
                 }
                 DENIED
             }
             Err(error) => {
-                tracing::debug!(%error, "cannot report, will try again");
+                tracing::debug!(error = %chain(&error), "cannot report, will try again");
                 RETRY
             }
         };
@@ -129,8 +134,16 @@ fn content(
         mode: about.mode.to_owned(),
         healthz_port: about.healthz_port,
         node_ports: Some(state.node_ports.iter().map(ToString::to_string).collect()),
+        partitions: state.partitions.iter().map(partition_addresses).collect(),
         announcing,
         programming,
+    }
+}
+
+fn partition_addresses((name, networks): &(Arc<str>, Vec<IpNet>)) -> PartitionAddresses {
+    PartitionAddresses {
+        name: name.to_string(),
+        addresses: networks.iter().map(ToString::to_string).collect(),
     }
 }
 

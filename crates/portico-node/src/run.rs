@@ -7,7 +7,7 @@ use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir, Mode};
 use crate::dataplanes::{self, Opened, Others};
 use crate::disturbances::Disturbances;
-use crate::events::{self, Notice, Notices};
+use crate::events::{self, NewNodePort, Notice, Notices};
 use crate::first_services;
 use crate::flows::Tracker;
 use crate::health::Monitor;
@@ -21,7 +21,8 @@ use crate::static_services::{self, InForce};
 use crate::sync::{self, Door, FollowUp, Input, Parts, Sources};
 use crate::sysctl;
 use kube::Client;
-use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
+use portico_model::edge::Surroundings;
+use portico_model::table::{Family, NodePortAddresses, PerFamily};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub enum RunError {
     Access(#[from] AccessError),
     #[error(transparent)]
     Dataplane(#[from] portico_dataplane::ApplyError),
-    #[error("cannot listen on {address} for {what}: {source}")]
+    #[error("cannot listen on {address} for {what}")]
     Bind {
         what: &'static str,
         address: std::net::SocketAddr,
@@ -61,7 +62,7 @@ pub enum RunError {
     },
     #[error("the configuration file changed; a restart makes it count")]
     ConfigChanged,
-    #[error("{doing}: {source}")]
+    #[error("{doing}")]
     Io {
         doing: &'static str,
         source: io::Error,
@@ -97,6 +98,7 @@ pub async fn run(
         others,
     } = dataplanes::open(&config)?;
     let (to_report, installed) = flag::channel(None);
+    let (to_edge, surroundings) = edge(&config).then(|| flag::channel(None)).unzip();
     let (journal, remembered) = open_journal(&config.data_dir, &config.settings.node_name).unzip();
     let parts = Parts {
         settings: config.settings.clone(),
@@ -108,6 +110,7 @@ pub async fn run(
         timer,
         report: to_report,
         announcing: config.announce.enabled,
+        edge: to_edge.is_some(),
         journal,
         door: early_packets
             .clone()
@@ -184,6 +187,9 @@ pub async fn run(
         )));
     }
     tasks.spawn(never(tell_addresses(inputs.clone())));
+    if let Some(surroundings) = surroundings {
+        tasks.spawn(never(tell_surroundings(surroundings, inputs.clone())));
+    }
     if let Some(disturbances) = disturbances {
         tasks.spawn(never(tell_disturbances(disturbances, inputs.clone())));
     }
@@ -197,6 +203,7 @@ pub async fn run(
             node: Arc::clone(&node),
             own: config.settings.own_address,
             installed,
+            edge: to_edge,
             report: announcing,
             key_file: config.announce.key_file.clone(),
             port: config.announce.port,
@@ -362,6 +369,31 @@ async fn tell_addresses(inputs: mpsc::Sender<Input>) {
     }
 }
 
+/// Whether there can be an edge.
+fn edge(config: &Config) -> bool {
+    let possible = config.mode == Mode::Nftables && config.announce.enabled;
+    if config.edge && !possible {
+        tracing::warn!(
+            mode = config.mode.name(),
+            "--edge needs nftables mode and --announce=auto: connections from outside are served \
+             by the node that receives them"
+        );
+    }
+    config.edge && possible
+}
+
+async fn tell_surroundings(
+    mut surroundings: flag::Receiver<Option<Option<Surroundings>>>,
+    inputs: mpsc::Sender<Input>,
+) {
+    while surroundings.changed().await.is_ok() {
+        let known = surroundings.borrow_and_update().clone();
+        if let Some(known) = known {
+            let _ = inputs.send(Input::Surroundings(known)).await;
+        }
+    }
+}
+
 async fn tell_disturbances(mut disturbances: Disturbances, inputs: mpsc::Sender<Input>) {
     loop {
         match disturbances.next().await {
@@ -422,7 +454,7 @@ fn health_check_failed(failure: &Failure) -> Notice {
 }
 
 fn check_node_ports(
-    new: Vec<(PortKey, u16)>,
+    new: Vec<NewNodePort>,
     addresses: PerFamily<NodePortAddresses>,
     notices: Notices,
 ) {

@@ -22,6 +22,7 @@ mod waiting;
 use crate::aligned_timer::AlignedTimer;
 use crate::announce::Announceables;
 use crate::config::ApiAccess;
+use crate::events::NewNodePort;
 use crate::health::Monitor;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Sync, families};
@@ -39,11 +40,12 @@ use incoming::Incoming;
 use pending::PendingPorts;
 use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue};
 use portico_dataplane::{ApplyError, Dataplane, Report};
+use portico_model::edge::Surroundings;
 use portico_model::index::{DetectLocal, Settings, Update};
 use portico_model::key::ObjectKey;
 use portico_model::table::{
     Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily,
-    PortKey, ServicePort,
+    ServicePort,
 };
 use recent_objects::RecentObjects;
 use reporting::Reporting;
@@ -82,7 +84,9 @@ pub(crate) enum Input {
     Static(static_services::Change),
     /// The addresses of the node's interfaces.
     Addresses(Vec<IpAddr>),
-    /// Another program changed our rules.
+    /// What the edge has to know of other nodes; `None` where there is no edge.
+    Surroundings(Option<Surroundings>),
+    /// Somebody else touched our rules.
     Disturbed,
     /// A packet came before its Service.
     Early(EarlyPacket),
@@ -93,8 +97,8 @@ pub(crate) enum Input {
 pub enum FollowUp {
     HealthChecks(Vec<(ObjectKey, Option<HealthCheck>)>),
     NodePortAddresses(PerFamily<NodePortAddresses>),
-    /// Node ports that are new, with the Service ports that have them.
-    NodePorts(Vec<(PortKey, u16)>),
+    /// Node ports that are new, with who wants them.
+    NodePorts(Vec<NewNodePort>),
     /// Files of static Services that are in the kernel.
     StaticServices(InForce),
     /// What there is to announce of what is in the kernel.
@@ -142,6 +146,8 @@ pub(crate) struct Parts {
     pub report: watch::Sender<Option<Installed>>,
     /// Whether what there is to announce is passed on.
     pub announcing: bool,
+    /// [`Input::Surroundings`] will come in.
+    pub edge: bool,
     /// Where what the API server told is remembered.
     pub journal: Option<Journal>,
     /// The queue of early packets; `None` where the kernel lets none wait.
@@ -228,7 +234,10 @@ struct Syncer {
 impl Syncer {
     fn new(parts: Parts, now: Instant) -> Self {
         let cluster = Cluster::new(parts.settings.clone(), parts.announcing);
-        let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
+        let mut gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
+        if parts.edge {
+            gate = gate.waiting_for_edge();
+        }
         let comparison = Comparison::new(now, parts.period, parts.timer);
         parts.monitor.set_eligible(cluster.index.eligible());
         // Some settings say it all before anything is known; later only changes are told.
@@ -348,6 +357,10 @@ impl Syncer {
                     self.comparison.ask_once(now);
                 }
             }
+            Input::Surroundings(known) => {
+                self.gate.edge_known();
+                self.cluster.index.set_surroundings(known);
+            }
             Input::Disturbed => self.comparison.disturbed(now),
             Input::Early(early_packet) => self.early_packets.arrive(early_packet, now),
         }
@@ -358,7 +371,7 @@ impl Syncer {
         let (total, pending) = match kind {
             Kind::Service => (&metrics.service_changes, &metrics.service_changes_pending),
             Kind::Slice => (&metrics.endpoint_changes, &metrics.endpoint_changes_pending),
-            Kind::Node | Kind::Cidr | Kind::Pod => return,
+            Kind::Node | Kind::Cidr | Kind::Pod | Kind::Partition => return,
         };
         total.inc();
         pending.inc();
@@ -645,20 +658,28 @@ impl Syncer {
     }
 }
 
-fn new_node_ports(changes: &[Change]) -> Vec<(PortKey, u16)> {
+fn new_node_ports(changes: &[Change]) -> Vec<NewNodePort> {
     let node_port = |port: &Option<Arc<ServicePort>>| {
         let frontends = port
             .as_ref()
             .map(|port| port.frontends.as_slice())
             .unwrap_or_default();
-        frontends
+        let mut node_ports = frontends
             .iter()
-            .find(|frontend| frontend.kind == FrontendKind::NodePort)
-            .map(|frontend| frontend.port)
+            .filter(|frontend| frontend.kind == FrontendKind::NodePort)
+            .peekable();
+        let port = node_ports.peek()?.port;
+        let addresses: Option<Vec<IpAddr>> = node_ports.map(|frontend| frontend.address).collect();
+        Some((port, addresses))
     };
     let is_new = |change: &Change| {
-        let port = node_port(&change.after)?;
-        (node_port(&change.before) != Some(port)).then(|| (change.key.clone(), port))
+        let (port, addresses) = node_port(&change.after)?;
+        let was = node_port(&change.before);
+        (was.as_ref() != Some(&(port, addresses.clone()))).then(|| NewNodePort {
+            key: change.key.clone(),
+            port,
+            addresses,
+        })
     };
     changes.iter().filter_map(is_new).collect()
 }

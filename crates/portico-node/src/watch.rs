@@ -4,12 +4,13 @@
 mod event;
 mod stream;
 
-use crate::backoff::{Backoff, fraction};
 use crate::client::{self, RequestError};
 use crate::objects::{Kind, Name, Object};
 use bytes::Bytes;
 use hyper::body::Body;
 use kube::Client;
+use portico_client::error::chain;
+use portico_client::wait::{Backoff, fraction};
 use portico_model::objects;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -113,7 +114,7 @@ impl Listener {
     }
 }
 
-/// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where
+/// Follow for ever. The kinds that a server need not have are asked for rarely where
 /// it has not.
 #[expect(
     clippy::cognitive_complexity,
@@ -136,7 +137,7 @@ pub(crate) async fn follow(
         identity,
         listener,
     };
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::of_nodes();
     loop {
         let began = Instant::now();
         match watcher.step().await {
@@ -160,12 +161,14 @@ pub(crate) async fn follow(
             Err(error) if error.is_denied() && kind.is_optional() && !watcher.listed => {
                 match kind {
                     Kind::Pod => tracing::warn!(
-                        %error,
+                        error = %chain(&error),
                         "cannot know this node's pods, for which the right to list and watch pods \
                          is needed: Services of visibility namespace serve nobody here, and pods \
                          in the DMZ are not kept from any Service"
                     ),
-                    _ => tracing::info!(kind = kind.plural(), %error, "going on without"),
+                    _ => {
+                        tracing::info!(kind = kind.plural(), error = %chain(&error), "going on without");
+                    }
                 }
                 watcher
                     .listener
@@ -176,9 +179,11 @@ pub(crate) async fn follow(
             Err(error) => {
                 match backoff.is_failing() {
                     false => {
-                        tracing::warn!(kind = kind.plural(), %error, "cannot follow, will try again")
+                        tracing::warn!(kind = kind.plural(), error = %chain(&error), "cannot follow, will try again")
                     }
-                    true => tracing::debug!(kind = kind.plural(), %error, "still cannot follow"),
+                    true => {
+                        tracing::debug!(kind = kind.plural(), error = %chain(&error), "still cannot follow")
+                    }
                 }
                 watcher.failed(&error);
                 backoff.wait().await;

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kube::Client;
-
 use super::Provider;
 use super::aws::{self, Aws};
 use super::cloud::CallMetrics;
@@ -17,6 +15,7 @@ use super::openstack::{self, OpenStack};
 use super::plugin::{self, Patience, Plugin};
 use super::rackspace::{self, Rackspace};
 use portico_controller::Shutdown;
+use portico_controller::cluster::Cluster;
 
 /// All of them, in words.
 pub const DESCRIPTIONS: &[&Description] = &[
@@ -32,12 +31,11 @@ pub const DESCRIPTIONS: &[&Description] = &[
 
 /// What a provider starts with.
 pub struct Start {
-    /// A client of the cluster's API server.
-    pub client: Client,
+    pub cluster: Cluster,
     /// `--cloud-config`
     pub config: Option<PathBuf>,
     /// `--cluster-name`
-    pub cluster: String,
+    pub cluster_name: String,
     /// Where calls of a cloud are counted.
     pub metrics: CallMetrics,
     /// What a provider does on its own ends then.
@@ -69,7 +67,7 @@ pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartE
             .map_err(failed);
     }
     match name {
-        "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
+        "metal" => Ok(Arc::new(Metal::start(start.cluster, start.shutdown))),
         "gce" => Ok(Arc::new(Gce::start(&start).await.map_err(failed)?)),
         "openstack" => Ok(Arc::new(OpenStack::start(&start).map_err(failed)?)),
         "rackspace" => Ok(Arc::new(Rackspace::start(&start).map_err(failed)?)),

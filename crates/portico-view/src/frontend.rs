@@ -1,9 +1,14 @@
 //! The addresses on which a Service answers, and of what kind each is.
 
+use crate::text::few;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use portico_model::partitions::{NODE_PORT_ADDRESSES, PORT_PARTITION};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 const HEADLESS: &str = "None";
+/// So many addresses of a port partition are named.
+const FEW: usize = 3;
 
 /// One address on which a Service answers, with its ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,7 +23,8 @@ pub struct Frontend {
 
 impl Frontend {
     /// Those that clients outside of the cluster reach come first.
-    pub fn all(service: &Service) -> Vec<Self> {
+    /// `partitions` are the addresses of nodes in each port partition.
+    pub fn all(service: &Service, partitions: &BTreeMap<String, Vec<String>>) -> Vec<Frontend> {
         let spec = service.spec.clone().unwrap_or_default();
         let ports: Vec<String> = spec.ports.iter().flatten().map(port).collect();
         let frontend = |kind, address: String| Self {
@@ -41,12 +47,45 @@ impl Frontend {
         if !node_ports.is_empty() {
             all.push(Self {
                 kind: "node port",
-                address: "every node".to_owned(),
+                address: node_port_addresses(service, partitions),
                 ports: node_ports,
             });
         }
         all.extend(cluster_ips(&spec).map(|address| frontend("cluster IP", address.clone())));
         all
+    }
+}
+
+/// The port partition that a Service with node ports names.
+pub(crate) fn port_partition(service: &Service) -> Option<&str> {
+    let ports = service
+        .spec
+        .iter()
+        .flat_map(|spec| spec.ports.iter().flatten());
+    annotation(service, PORT_PARTITION).filter(|_| ports.filter_map(node_port).next().is_some())
+}
+
+fn annotation<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
+    let annotations = service.metadata.annotations.as_ref()?;
+    annotations
+        .get(key)
+        .map(|value| value.trim())
+        .filter(|value| !value.is_empty())
+}
+
+fn node_port_addresses(service: &Service, partitions: &BTreeMap<String, Vec<String>>) -> String {
+    let place = match port_partition(service) {
+        None => "every node".to_owned(),
+        Some(partition) => match partitions.get(partition) {
+            Some(addresses) => {
+                format!("{} (port partition {partition})", few(addresses, FEW))
+            }
+            None => format!("no node (port partition {partition})"),
+        },
+    };
+    match annotation(service, NODE_PORT_ADDRESSES) {
+        None => place,
+        Some(ranges) => format!("{place}, of it {ranges}"),
     }
 }
 

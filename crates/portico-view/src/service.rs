@@ -148,7 +148,7 @@ impl ServiceView {
             state: ServiceState::Well,
             problems: Vec::new(),
             addresses: frontend::addresses(service, &spec),
-            frontends: Frontend::all(service),
+            frontends: Frontend::all(service, &liveness.partitions),
             has_balancer: !frontend::ingress(service).is_empty(),
             ports: spec
                 .ports
@@ -172,6 +172,9 @@ impl ServiceView {
             name,
         };
         view.problems = view.find_problems();
+        let partition = frontend::port_partition(service);
+        view.problems
+            .extend(partition.and_then(|partition| liveness.lacks_partition(partition)));
         view.state = view.find_state();
         view
     }
@@ -338,6 +341,8 @@ pub(crate) struct Liveness {
     installed: Vec<(u64, String, String)>,
     /// For a Service that some nodes cannot install: those nodes, and why.
     behind: BTreeMap<String, Vec<(String, String)>>,
+    /// The addresses of nodes in port partitions.
+    partitions: BTreeMap<String, Vec<String>>,
 }
 
 impl Liveness {
@@ -357,6 +362,13 @@ impl Liveness {
             liveness
                 .installed
                 .push((report.revision, node.name.clone(), why.to_owned()));
+            for partition in &report.content.partitions {
+                let addresses = liveness
+                    .partitions
+                    .entry(partition.name.clone())
+                    .or_default();
+                addresses.extend(partition.addresses.iter().cloned());
+            }
             for behind in &report.content.behind {
                 let of_service = liveness.behind.entry(behind.service.clone()).or_default();
                 of_service.push((node.name.clone(), behind.reason.clone()));
@@ -364,6 +376,21 @@ impl Liveness {
         }
         liveness.installed.sort();
         liveness
+    }
+
+    /// Where nodes report, and none of them has an address of this port partition.
+    fn lacks_partition(&self, partition: &str) -> Option<Problem> {
+        let lacks = !self.installed.is_empty() && !self.partitions.contains_key(partition);
+        lacks.then(|| {
+            Problem::new(
+                format!(
+                    "its node ports answer nowhere: no node has an address in port partition \
+                     {partition}"
+                ),
+                "portico get partitions; or name another in the annotation \
+                 portico.dev/port-partition",
+            )
+        })
     }
 
     /// `None` where no node reports.
@@ -417,6 +444,8 @@ mod tests {
     use super::*;
     use crate::Fleet;
     use crate::samples::{self, NOW, THEN, report, service, slice};
+    use portico_model::partitions::PORT_PARTITION;
+    use portico_model::report::ANNOTATION;
     use serde_json::{Value, json};
 
     fn view(fleet: &Fleet) -> ServiceView {
@@ -454,6 +483,33 @@ mod tests {
         annotations.insert(VISIBILITY.to_owned(), "namespace".to_owned());
         fleet.apply(narrow.into());
         assert_eq!(view(&fleet).visibility, "namespace");
+    }
+
+    #[test]
+    fn node_ports_in_a_port_partition() {
+        let mut fleet = samples::fleet();
+        let mut object = service("NodePort", json!([]));
+        object.metadata.annotations = Some([(PORT_PARTITION.to_owned(), "left".to_owned())].into());
+        fleet.apply(object.into());
+        let node_port = |view: &ServiceView| {
+            let found = view.frontends.iter().find(|one| one.kind == "node port");
+            found.unwrap().address.clone()
+        };
+        let nowhere = view(&fleet);
+        assert_eq!(node_port(&nowhere), "no node (port partition left)");
+        let problem = &nowhere.problems[0];
+        assert!(
+            problem.what.starts_with("its node ports answer nowhere"),
+            "{problem:?}"
+        );
+        let mut lease = report("n1", 100, THEN, json!([]));
+        let told = json!({"services": "100", "slices": "1", "nodePorts": ["0.0.0.0/0"],
+            "partitions": [{"name": "left", "addresses": ["192.0.2.7/32"]}]});
+        lease.metadata.annotations = Some([(ANNOTATION.to_owned(), told.to_string())].into());
+        fleet.apply(lease.into());
+        let there = view(&fleet);
+        assert_eq!(node_port(&there), "192.0.2.7/32 (port partition left)");
+        assert_eq!(there.problems, []);
     }
 
     #[test]

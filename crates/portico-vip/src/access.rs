@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use kube::client::ConfigExt;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use portico_client::access;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -26,12 +26,9 @@ pub struct Access {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    #[error("cannot use the kubeconfig {}: {source}", path.display())]
-    Kubeconfig {
-        path: PathBuf,
-        source: kube::config::KubeconfigError,
-    },
-    #[error("cannot use the credentials of the kubeconfig: {0}")]
+    #[error(transparent)]
+    Kubeconfig(#[from] access::AccessError),
+    #[error("cannot use the credentials of the kubeconfig")]
     Credentials(#[source] kube::Error),
     #[error("cannot read the certificates in {}: {problem}", path.display())]
     Ca { path: PathBuf, problem: String },
@@ -40,12 +37,12 @@ pub enum AccessError {
          --ca-file ({KUBEADM_CA} is not there)"
     )]
     NoCa,
-    #[error("--tls-server-name={name} is not a name: {source}")]
+    #[error("--tls-server-name={name} is not a name")]
     Name {
         name: String,
         source: InvalidDnsNameError,
     },
-    #[error("cannot set TLS up: {0}")]
+    #[error("cannot set TLS up")]
     Tls(#[from] rustls::Error),
 }
 
@@ -117,14 +114,7 @@ impl Access {
     }
 
     async fn read_kubeconfig(&self, path: &Path) -> Result<kube::Config, AccessError> {
-        let bad = |source| AccessError::Kubeconfig {
-            path: path.to_owned(),
-            source,
-        };
-        let read = Kubeconfig::read_from(path).map_err(bad)?;
-        let mut config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-            .await
-            .map_err(bad)?;
+        let mut config = access::from_file(path).await?;
         if let Some(name) = &self.server_name {
             config.tls_server_name = Some(name.clone());
         }

@@ -10,7 +10,6 @@
 mod access;
 pub mod config;
 pub mod election;
-mod error;
 pub mod forward;
 pub mod handover;
 pub mod machine;

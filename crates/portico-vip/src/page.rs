@@ -1,13 +1,13 @@
 //! The pages for people and machines: `/status`, `/metrics`, `/healthz`; and the way to read a
 //! status from another process.
 
-use crate::error::chain;
 use crate::status::Status;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
+use portico_client::error::chain;
 use portico_client::pages;
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -14,6 +14,7 @@ use crate::servers::remembered::Remembered;
 use crate::servers::{self, Following, Known};
 use crate::status::Status;
 use futures_util::future;
+use portico_client::error::chain;
 use portico_vrrp::{Auth, Reason, Role};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -35,7 +36,7 @@ pub enum RunError {
     Access(#[from] AccessError),
     #[error(transparent)]
     Election(#[from] ElectionError),
-    #[error("{doing}: {source}")]
+    #[error("{doing}")]
     Io {
         doing: &'static str,
         source: io::Error,
@@ -254,7 +255,7 @@ async fn follow_keys(config: &Config, elections: &[Election]) {
                 }
             }
             Err(error) => {
-                let text = error.to_string();
+                let text = chain(&error);
                 if told.as_ref() != Some(&text) {
                     tracing::error!("the keys of before stay in use: {text}");
                 }

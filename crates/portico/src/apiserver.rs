@@ -8,6 +8,7 @@ use kube::Client;
 use portico_api::gates::Gates;
 use portico_api::service::Ranges;
 use portico_apiserver::{Config, OwnClient, Sizes, Storage, start};
+use portico_controller::cluster::Cluster;
 use portico_model::checks::Range;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -219,10 +220,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         let (stop, stopped) = watch::channel(false);
         let mut controllers = JoinSet::new();
+        let cluster = Cluster::new(own_client(&server.own_client)?);
         if arguments.endpoint_slice_controller {
-            let client = own_client(&server.own_client)?;
             controllers.spawn(controller::run_endpoints(
-                client,
+                cluster.clone(),
                 shared,
                 true,
                 stopped.clone(),
@@ -230,7 +231,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         if arguments.expose_health_checks {
             controllers.spawn(controller::run_health(
-                own_client(&server.own_client)?,
+                cluster,
                 shared,
                 ranges.into(),
                 stopped,

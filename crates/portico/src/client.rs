@@ -3,13 +3,14 @@
 use anyhow::Context;
 use clap::Args;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use kube::Client;
 use kube::client::Body;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::config::AuthInfo;
+use portico_client::access;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Limits for a command whose user waits at a terminal.
@@ -28,15 +29,15 @@ pub(crate) struct Access {
 
 impl Access {
     /// The certificates by which the API server is known, DER.
-    pub(crate) async fn authority(&self) -> anyhow::Result<Vec<Vec<u8>>> {
-        Ok(config(self.kubeconfig.clone())
+    pub async fn authority(&self) -> anyhow::Result<Vec<Vec<u8>>> {
+        Ok(access::config(self.kubeconfig.as_deref())
             .await?
             .root_cert
             .unwrap_or_default())
     }
 
-    pub(crate) async fn reader(&self) -> anyhow::Result<Reader> {
-        let mut config = config(self.kubeconfig.clone()).await?;
+    pub async fn reader(&self) -> anyhow::Result<Reader> {
+        let mut config = access::config(self.kubeconfig.as_deref()).await?;
         (config.connect_timeout, config.read_timeout) = (Some(CONNECT), Some(ANSWER));
         Ok(Reader {
             client: Client::try_from(config)?,
@@ -45,33 +46,15 @@ impl Access {
     }
 }
 
-/// A client from this kubeconfig, or from where Kubernetes programs find one.
-pub(crate) async fn from_kubeconfig(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
-    Ok(Client::try_from(config(kubeconfig).await?)?)
-}
-
-/// The same server, without credentials.
-pub(crate) async fn anonymous(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
-    let mut config = config(kubeconfig).await?;
+/// The same server, without anybody's credentials.
+pub async fn anonymous(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let mut config = access::config(kubeconfig).await?;
     config.auth_info = AuthInfo::default();
     Ok(Client::try_from(config)?)
 }
 
-async fn config(kubeconfig: Option<PathBuf>) -> anyhow::Result<Config> {
-    match kubeconfig {
-        None => Config::infer()
-            .await
-            .context("no API server is known: give --kubeconfig"),
-        Some(path) => {
-            let read = Kubeconfig::read_from(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            Ok(Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
-        }
-    }
-}
-
-/// Reads with the client's own credentials, or with those that came with a request.
-pub(crate) struct Reader {
+/// Reads as the client, or as somebody whose credentials came along.
+pub struct Reader {
     pub client: Client,
     pub authorization: Option<HeaderValue>,
 }

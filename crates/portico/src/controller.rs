@@ -1,7 +1,6 @@
 //! `portico controller`: what keeps objects in step with each other, as a client of any API server.
 
 use crate::check_plugin;
-use crate::client;
 use crate::signals::Signals;
 use anyhow::Context;
 use clap::{ArgAction, Args, Subcommand};
@@ -9,7 +8,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use portico_api::gates::Gates;
-use portico_controller::lease::{LeaseOptions, lead};
+use portico_client::access;
+use portico_client::lease::{LeaseOptions, lead};
+use portico_controller::cluster::Cluster;
 use portico_controller::{balancers, endpoints, health};
 use portico_model::checks::{Range, Ranges};
 use portico_model::duration;
@@ -177,7 +178,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
-        let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
+        let client = access::client(arguments.kubeconfig.as_deref()).await?;
         if let Some((namespace, name)) = &arguments.stop_deployment {
             scale_to_none(client.clone(), namespace, name).await?;
         }
@@ -244,6 +245,7 @@ async fn run_selected(
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let gates = gates(&arguments.feature_gates)?;
+    let cluster = Cluster::new(client);
     let metrics = Arc::new(balancers::Metrics::default());
     let calls = CallMetrics::default();
     metrics.add(|registry| calls.register(registry));
@@ -253,31 +255,20 @@ async fn run_selected(
     let election = arguments.election.clone();
     let slices = async {
         if selected.endpoints {
-            run_elected_endpoints(client.clone(), &election, arguments.endpoints, stop.clone())
-                .await;
+            run_elected_endpoints(&cluster, &election, arguments.endpoints, stop.clone()).await;
         }
         Ok(())
     };
     let checks = async {
         if selected.health {
             let ranges = arguments.health_check_ranges.clone().into();
-            run_elected_health(client.clone(), &election, ranges, stop.clone()).await;
+            run_elected_health(&cluster, &election, ranges, stop.clone()).await;
         }
         Ok(())
     };
     let load_balancers = async {
         match balancers {
-            true => {
-                run_balancers(
-                    client.clone(),
-                    &arguments,
-                    gates,
-                    metrics,
-                    calls,
-                    stop.clone(),
-                )
-                .await
-            }
+            true => run_balancers(&cluster, &arguments, gates, metrics, calls, stop.clone()).await,
             false => Ok(()),
         }
     };
@@ -289,8 +280,8 @@ async fn run_selected(
 }
 
 /// The endpoint-slice controller, alone or in turns with others.
-pub(crate) async fn run_endpoints(
-    client: Client,
+pub async fn run_endpoints(
+    cluster: Cluster,
     leader_elect: bool,
     write_endpoints: bool,
     stop: watch::Receiver<bool>,
@@ -299,12 +290,12 @@ pub(crate) async fn run_endpoints(
         leader_elect,
         ..Election::default()
     };
-    run_elected_endpoints(client, &election, write_endpoints, stop).await;
+    run_elected_endpoints(&cluster, &election, write_endpoints, stop).await;
 }
 
 /// Health checks of endpoints, alone or in turns with others.
-pub(crate) async fn run_health(
-    client: Client,
+pub async fn run_health(
+    cluster: Cluster,
     leader_elect: bool,
     ranges: Ranges,
     stop: watch::Receiver<bool>,
@@ -313,11 +304,11 @@ pub(crate) async fn run_health(
         leader_elect,
         ..Election::default()
     };
-    run_elected_health(client, &election, ranges, stop).await;
+    run_elected_health(&cluster, &election, ranges, stop).await;
 }
 
 async fn run_elected_endpoints(
-    client: Client,
+    cluster: &Cluster,
     election: &Election,
     write_endpoints: bool,
     stop: watch::Receiver<bool>,
@@ -326,14 +317,14 @@ async fn run_elected_endpoints(
         write_endpoints,
         ..endpoints::Options::default()
     };
-    let work = |stop| endpoints::run(client.clone(), options.clone(), stop);
+    let work = |stop| endpoints::run(cluster.clone(), options.clone(), stop);
     election
-        .run(client.clone(), ENDPOINTS_LEASE, stop, work)
+        .run(cluster.client.clone(), ENDPOINTS_LEASE, stop, work)
         .await;
 }
 
 async fn run_elected_health(
-    client: Client,
+    cluster: &Cluster,
     election: &Election,
     ranges: Ranges,
     stop: watch::Receiver<bool>,
@@ -342,14 +333,16 @@ async fn run_elected_health(
         ranges,
         ..health::Options::default()
     };
-    let work = |stop| health::run(client.clone(), options.clone(), stop);
-    election.run(client.clone(), HEALTH_LEASE, stop, work).await;
+    let work = |stop| health::run(cluster.clone(), options.clone(), stop);
+    election
+        .run(cluster.client.clone(), HEALTH_LEASE, stop, work)
+        .await;
 }
 
 /// The load-balancer controller, alone or in turns with others. A provider that cannot be started
 /// ends it.
 async fn run_balancers(
-    client: Client,
+    cluster: &Cluster,
     arguments: &Arguments,
     gates: Gates,
     metrics: Arc<balancers::Metrics>,
@@ -370,16 +363,16 @@ async fn run_balancers(
     let failed: Arc<Mutex<Option<StartError>>> = Arc::default();
     let work = |stop: watch::Receiver<bool>| {
         let start = Start {
-            client: client.clone(),
+            cluster: cluster.clone(),
             config: arguments.cloud_config.clone(),
-            cluster: arguments.cluster_name.clone(),
+            cluster_name: arguments.cluster_name.clone(),
             metrics: calls.clone(),
             shutdown: stop.clone(),
         };
-        let (client, options, failed) = (client.clone(), options.clone(), Arc::clone(&failed));
+        let (cluster, options, failed) = (cluster.clone(), options.clone(), Arc::clone(&failed));
         async move {
             match portico_providers::start(&arguments.cloud_provider, start).await {
-                Ok(provider) => balancers::run(client, provider, options, stop).await,
+                Ok(provider) => balancers::run(cluster, provider, options, stop).await,
                 Err(error) => *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
             }
         }
@@ -387,7 +380,7 @@ async fn run_balancers(
     let election = &arguments.election;
     election
         .run(
-            client.clone(),
+            cluster.client.clone(),
             &election.leader_elect_resource_name,
             stop,
             work,

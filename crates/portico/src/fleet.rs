@@ -7,14 +7,14 @@ use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use portico_client::error::chain;
+use portico_client::reflector::{Watched, watch};
+use portico_client::wait::Backoff;
 use portico_model::report;
 use portico_view::{Fleet, Kind, Object};
-use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
 
 /// Which Services: those of a namespace, or all.
 pub(crate) type Scope<'a> = Option<&'a str>;
@@ -117,7 +117,7 @@ pub(crate) fn follow(client: &Client) -> AllNews {
 
 fn news<K>(api: Api<K>, config: watcher::Config, kind: Kind) -> impl Stream<Item = News> + Send
 where
-    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Watched,
     Object: From<K>,
 {
     let read = move |event: watcher::Result<Event<K>>| match event {
@@ -126,10 +126,9 @@ where
         Ok(Event::InitDone) => News::ListEnds(kind),
         Ok(Event::Apply(object)) => News::Applied(object.into()),
         Ok(Event::Delete(object)) => News::Deleted(object.into()),
-        Err(error) => News::Failed(error.to_string()),
+        Err(error) => News::Failed(chain(&error)),
     };
-    watcher(api, config)
-        .default_backoff()
+    watch(api, config, Backoff::of_controllers())
         .map(read)
         .chain(stream::pending())
 }

@@ -32,6 +32,7 @@ mod version;
 mod vip;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use portico_client::error::chain;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -72,7 +73,7 @@ enum Command {
     Explain(explain::Arguments),
     /// Make a Service of servers at given addresses, with health checks.
     Expose(Box<expose::Arguments>),
-    /// Services, nodes, endpoints, pools and balancers, with what Portico knows of them.
+    /// Services, nodes, endpoints, pools, port partitions and balancers, with what Portico knows of them.
     Get(get::Arguments),
     /// A systemd unit, shell completion, manual pages.
     Install(install::Arguments),
@@ -121,7 +122,7 @@ fn print(text: &str) {
 /// Prints the error of an interactive command as a sentence, where a daemon would log it.
 fn say(result: anyhow::Result<()>) -> anyhow::Result<()> {
     if let Err(error) = &result {
-        eprintln!("portico: {error:#}");
+        eprintln!("portico: {}", chain(error.as_ref()));
         std::process::exit(1);
     }
     result
@@ -190,7 +191,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            tracing::error!("{}", chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -14,7 +14,8 @@ pub mod metadata;
 pub mod namespace;
 mod node;
 mod pod;
-mod ranges;
+mod port_partition;
+pub(crate) mod ranges;
 mod rbac;
 mod secret;
 mod service_account;
@@ -27,6 +28,7 @@ use crate::object;
 use crate::status::{ApiError, Subject};
 use serde_json::Value;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// All kinds but Service.
 pub fn all() -> Vec<Box<dyn Kind>> {
@@ -50,6 +52,7 @@ pub fn all() -> Vec<Box<dyn Kind>> {
         Box::new(address_pool::AddressPool),
         Box::new(address_block::AddressBlock),
         Box::new(bgp_peer::BgpPeer),
+        Box::new(port_partition::PortPartition),
     ]
 }
 
@@ -156,12 +159,14 @@ pub struct Column {
 }
 
 /// Something of which there is only one, that an object can own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Claim {
     /// A cluster IP.
     Address(IpAddr),
     /// A node port, whatever its protocol.
     NodePort(u16),
+    /// A node port in the port space of this PortPartition.
+    PartitionPort(Arc<str>, u16),
 }
 
 /// What an object takes and gives back in the transaction that stores it.
@@ -175,9 +180,7 @@ pub struct Claims {
 
 /// What allocation may ask: is this owned, and a random number.
 pub trait Pool {
-    /// Whether an object owns this.
-    fn is_taken(&self, claim: Claim) -> bool;
-    /// A random number.
+    fn is_taken(&self, claim: &Claim) -> bool;
     fn random(&mut self) -> u64;
 }
 

@@ -9,7 +9,7 @@ const FORM: &str =
 
 /// Addresses of one family, as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(crate) struct Range {
     is_v4: bool,
     first: u128,
     last: u128,
@@ -28,12 +28,16 @@ impl Range {
 
 /// A range that a pool may have, or what is wrong with it.
 pub(super) fn parse(text: &str) -> Result<Range, String> {
-    let range = match text.split_once('-') {
-        Some((first, last)) => from_to(first.trim(), last.trim())?,
-        None => network(text)?,
-    };
+    let range = parse_of_any_size(text)?;
     check_size(&range)?;
     Ok(range)
+}
+
+pub(crate) fn parse_of_any_size(text: &str) -> Result<Range, String> {
+    match text.split_once('-') {
+        Some((first, last)) => from_to(first.trim(), last.trim()),
+        None => network(text),
+    }
 }
 
 fn from_to(first: &str, last: &str) -> Result<Range, String> {

@@ -9,6 +9,7 @@ mod events;
 mod namespaces;
 mod nodes;
 mod pods;
+mod port_partitions;
 mod rbac;
 mod service_cidrs;
 

@@ -10,14 +10,16 @@ use super::types::*;
 use super::update;
 use crate::field::{Error, Errors, Path};
 use crate::gates::Gates;
+use crate::kinds::checks::invalid_all;
 use crate::kinds::{Claim, Claims, Pool};
 use crate::names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-/// Returns everything that a Service owns. An ExternalName owns nothing, and its node ports are
-/// mere data.
-pub(crate) fn owned(spec: &ServiceSpec) -> BTreeSet<Claim> {
+/// Everything a Service owns. An ExternalName owns nothing, and its node ports are mere data.
+pub fn owned(service: &Service) -> BTreeSet<Claim> {
+    let (spec, space) = (&service.spec, PortSpace::of(service));
     let mut claims = BTreeSet::new();
     if spec.has_cluster_ip() {
         claims.extend(
@@ -38,41 +40,100 @@ pub(crate) fn owned(spec: &ServiceSpec) -> BTreeSet<Claim> {
         ports
             .into_iter()
             .filter_map(|port| u16::try_from(port).ok())
-            .map(Claim::NodePort),
+            .map(|port| space.claim(port)),
     );
     claims
 }
 
+/// Where a Service's node ports are unique: in its PortPartition, or among all Services that name
+/// none.
+#[derive(Clone, PartialEq, Eq)]
+struct PortSpace(Option<Arc<str>>);
+
+impl PortSpace {
+    fn of(service: &Service) -> PortSpace {
+        PortSpace(service.port_partition().map(Arc::from))
+    }
+
+    fn claim(&self, port: u16) -> Claim {
+        match &self.0 {
+            Some(partition) => Claim::PartitionPort(partition.clone(), port),
+            None => Claim::NodePort(port),
+        }
+    }
+
+    /// For errors about its ports.
+    fn in_words(&self) -> String {
+        self.0
+            .as_ref()
+            .map(|partition| format!(" in port partition {partition:?}"))
+            .unwrap_or_default()
+    }
+
+    /// The name becomes a part of a key in the store.
+    fn check(&self) -> Result<(), Errors> {
+        let Some(partition) = &self.0 else {
+            return Ok(());
+        };
+        let path = Path::new("metadata")
+            .child("annotations")
+            .key(PORT_PARTITION);
+        let problems = names::dns_subdomain(partition, false);
+        let errors = invalid_all(&path, partition, problems);
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+}
+
 /// Settle addresses and ports of a new or changed Service. Errors are about one field and reported
 /// alone.
-pub(crate) fn allocate(
-    new: &mut ServiceSpec,
-    old: Option<&ServiceSpec>,
+pub fn allocate(
+    service: &mut Service,
+    old_service: Option<&Service>,
     ranges: &Ranges,
     gates: &Gates,
     pool: &mut dyn Pool,
     dry_run: bool,
 ) -> Result<Claims, Errors> {
+    let (owned_before, space) = (
+        old_service.map(owned).unwrap_or_default(),
+        PortSpace::of(service),
+    );
+    if old_service.is_none_or(|old| PortSpace::of(old) != space) {
+        space.check()?;
+    }
+    let (new, old) = (&mut service.spec, old_service.map(|old| &old.spec));
     // Whether a port is wanted can hang on a field whose gate is off, so it goes first.
     update::drop_disabled(new, old, gates);
+    // Ports of another space say nothing about this one: there, they are asked for anew.
+    let old_in_space = old_service
+        .filter(|old| PortSpace::of(old) == space)
+        .map(|old| &old.spec);
     if let Some(old) = old {
-        update::keep_assigned(new, old);
+        update::keep_assigned_addresses(new, old);
+    }
+    if let Some(old) = old_in_space {
+        update::keep_assigned_ports(new, old);
     }
     update::align_cluster_ips(new, old);
     families::settle(new, old, ranges)?;
     let mut session = Session {
         ranges,
         pool,
+        space,
         dry_run,
         taking: BTreeSet::new(),
     };
     session.addresses(new, old)?;
-    session.node_ports(new, old)?;
-    session.health_check_port(new, old)?;
-    let (before, after) = (old.map(owned).unwrap_or_default(), owned(new));
+    session.node_ports(new, old_in_space)?;
+    session.health_check_port(new, old_in_space)?;
+    let owned_after = owned(service);
     Ok(Claims {
-        take: (&after - &before).into_iter().collect(),
-        free: (&before - &after).into_iter().collect(),
+        take: (&owned_after - &owned_before).into_iter().collect(),
+        free: (&owned_before - &owned_after).into_iter().collect(),
     })
 }
 
@@ -80,6 +141,7 @@ pub(crate) fn allocate(
 struct Session<'a> {
     ranges: &'a Ranges,
     pool: &'a mut dyn Pool,
+    space: PortSpace,
     dry_run: bool,
     taking: BTreeSet<Claim>,
 }
@@ -89,8 +151,8 @@ fn spec(field: &str) -> Path {
 }
 
 impl Session<'_> {
-    fn is_taken(&self, claim: Claim) -> bool {
-        self.taking.contains(&claim) || self.pool.is_taken(claim)
+    fn is_taken(&self, claim: &Claim) -> bool {
+        self.taking.contains(claim) || self.pool.is_taken(claim)
     }
 
     // Addresses
@@ -154,7 +216,7 @@ impl Session<'_> {
             ));
         }
         // A dry run does not look whether the address is in use.
-        if self.is_taken(Claim::Address(address)) && !self.dry_run {
+        if self.is_taken(&Claim::Address(address)) && !self.dry_run {
             return Err("provided IP is already allocated".to_owned());
         }
         self.taking.insert(Claim::Address(address));
@@ -174,7 +236,7 @@ impl Session<'_> {
         let random = pool.random();
         let free = |index| {
             let claim = Claim::Address(range.address(index));
-            !taking.contains(&claim) && !pool.is_taken(claim)
+            !taking.contains(&claim) && !pool.is_taken(&claim)
         };
         let index = pick(range.size(), range.band(), random, free)
             .ok_or_else(|| format!("range {range} is full"))?;
@@ -297,10 +359,14 @@ impl Session<'_> {
                 ));
             }
         };
-        if self.is_taken(Claim::NodePort(port)) {
-            return refused("provided port is already allocated".to_owned());
+        let claim = self.space.claim(port);
+        if self.is_taken(&claim) {
+            return refused(format!(
+                "provided port is already allocated{}",
+                self.space.in_words()
+            ));
         }
-        self.taking.insert(Claim::NodePort(port));
+        self.taking.insert(claim);
         Ok(())
     }
 
@@ -308,14 +374,15 @@ impl Session<'_> {
         let Self {
             ranges,
             pool,
+            space,
             taking,
             ..
         } = self;
         let ports = &ranges.node_ports;
         let random = pool.random();
         let free = |index| {
-            let claim = ports.port(index).map(Claim::NodePort);
-            claim.is_some_and(|claim| !taking.contains(&claim) && !pool.is_taken(claim))
+            let claim = ports.port(index).map(|port| space.claim(port));
+            claim.is_some_and(|claim| !taking.contains(&claim) && !pool.is_taken(&claim))
         };
         let found =
             pick(ports.size(), ports.band(), random, free).and_then(|index| ports.port(index));
@@ -323,11 +390,14 @@ impl Session<'_> {
             let why = if ports.is_empty() {
                 no_ports()
             } else {
-                format!("failed to allocate a port: range {ports} is full")
+                format!(
+                    "failed to allocate a port: range {ports} is full{}",
+                    space.in_words()
+                )
             };
             vec![Error::invalid(path, 0, why)]
         })?;
-        taking.insert(Claim::NodePort(port));
+        taking.insert(space.claim(port));
         Ok(port.into())
     }
 }

@@ -67,10 +67,9 @@ impl ServiceKind {
     ) -> Result<Claims, Errors> {
         let mut service = read(new)?;
         let old = old.map(read).transpose()?;
-        let old = old.as_ref().map(|old| &old.spec);
         let claims = allocate::allocate(
-            &mut service.spec,
-            old,
+            &mut service,
+            old.as_ref(),
             &self.ranges,
             &self.gates,
             pool,
@@ -172,7 +171,7 @@ impl Kind for ServiceKind {
 
     fn owned(&self, object: &Value) -> Vec<Claim> {
         read(object)
-            .map(|service| allocate::owned(&service.spec).into_iter().collect())
+            .map(|service| allocate::owned(&service).into_iter().collect())
             .unwrap_or_default()
     }
 

@@ -4,6 +4,7 @@ mod allocation;
 mod harness;
 mod health_check_port;
 mod ip_mode;
+mod port_partitions;
 mod properties;
 mod shown;
 mod transitions;

@@ -29,8 +29,15 @@ pub(crate) const LOCAL: &str = "Local";
 
 pub(crate) const CLIENT_IP: &str = "ClientIP";
 
-pub(crate) const VIP: &str = "VIP";
-pub(crate) const PROXY: &str = "Proxy";
+/// Names the PortPartition in whose port space the node ports of a Service are.
+pub const PORT_PARTITION: &str = "portico.dev/port-partition";
+
+/// Networks and ranges, separated by commas, of the addresses on which the node ports of a Service
+/// answer.
+pub const NODE_PORT_ADDRESSES: &str = "portico.dev/node-port-addresses";
+
+pub const VIP: &str = "VIP";
+pub const PROXY: &str = "Proxy";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -199,6 +206,12 @@ impl Service {
             .get("name")
             .and_then(Value::as_str)
             .unwrap_or_default()
+    }
+
+    /// The PortPartition whose ports it has, instead of those that are the same on all addresses.
+    pub fn port_partition(&self) -> Option<&str> {
+        self.annotation(PORT_PARTITION)
+            .filter(|name| !name.is_empty())
     }
 
     pub fn annotation(&self, key: &str) -> Option<&str> {

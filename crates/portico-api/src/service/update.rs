@@ -5,9 +5,8 @@ use super::types::*;
 use crate::gates::Gates;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Clients may leave out what was assigned for them: addresses, node ports (known by the name of
-/// their port), the health-check port.
-pub fn keep_assigned(new: &mut ServiceSpec, old: &ServiceSpec) {
+/// Clients may leave out the addresses that were assigned for them.
+pub fn keep_assigned_addresses(new: &mut ServiceSpec, old: &ServiceSpec) {
     if old.has_cluster_ip() && new.has_cluster_ip() {
         if new.cluster_ip.is_empty() {
             new.cluster_ip.clone_from(&old.cluster_ip);
@@ -16,6 +15,11 @@ pub fn keep_assigned(new: &mut ServiceSpec, old: &ServiceSpec) {
             new.cluster_ips.clone_from(&old.cluster_ips);
         }
     }
+}
+
+/// Clients may leave out node ports (known by the name of their port) and the health-check port
+/// that were assigned for them.
+pub fn keep_assigned_ports(new: &mut ServiceSpec, old: &ServiceSpec) {
     if old.assigns_node_ports() && new.assigns_node_ports() {
         keep_node_ports(new, old);
     }

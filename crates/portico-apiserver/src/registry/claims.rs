@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 const TOPIC: &str = "claims";
 
-pub(super) fn key(claim: Claim) -> String {
+pub fn key(claim: &Claim) -> String {
     match claim {
         Claim::Address(address) => format!("{TOPIC}/address/{address}"),
         Claim::NodePort(port) => format!("{TOPIC}/port/{port}"),
+        Claim::PartitionPort(partition, port) => {
+            format!("{TOPIC}/partition/{partition}/{port}")
+        }
     }
 }
 
@@ -19,7 +22,7 @@ pub(super) fn key(claim: Claim) -> String {
 pub(super) struct StorePool<'a>(pub &'a Store);
 
 impl Pool for StorePool<'_> {
-    fn is_taken(&self, claim: Claim) -> bool {
+    fn is_taken(&self, claim: &Claim) -> bool {
         self.0.get(&key(claim)).is_some()
     }
 
@@ -32,16 +35,16 @@ impl Pool for StorePool<'_> {
 pub(super) fn add(claims: &Claims, owner: &str, checks: &mut Vec<Check>, ops: &mut Vec<Op>) {
     for claim in &claims.take {
         checks.push(Check {
-            key: key(*claim),
+            key: key(claim),
             modified: 0,
         });
         ops.push(Op::Put {
-            key: key(*claim),
+            key: key(claim),
             value: owner.to_owned().into(),
         });
     }
     for claim in &claims.free {
-        ops.push(Op::Delete { key: key(*claim) });
+        ops.push(Op::Delete { key: key(claim) });
     }
 }
 
@@ -75,10 +78,10 @@ pub(crate) fn check(store: &Store, kinds: &[Arc<dyn Kind>]) -> Vec<String> {
                 continue;
             };
             for claim in kind.owned(&object) {
-                if let Some(other) = owners.insert(key(claim), entry.key.to_string()) {
+                if let Some(other) = owners.insert(key(&claim), entry.key.to_string()) {
                     problems.push(format!(
                         "{} is owned by {other} and by {}",
-                        key(claim),
+                        key(&claim),
                         entry.key
                     ));
                 }

@@ -2,25 +2,28 @@
 //! turn is taken a step further until it rests. One task owns all state; only requests and calls of
 //! the provider are in flight beside it.
 
-use portico_view::key_of;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::error::Error;
 use std::future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use futures_util::stream::{BoxStream, FuturesUnordered, SelectAll, StreamExt, select_all};
+use futures_util::stream::{BoxStream, FuturesUnordered, SelectAll, Stream, StreamExt, select_all};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, Resource};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Resource};
+use portico_client::error::chain;
+use portico_client::reflector::watch;
+use portico_client::wait::{Backoff, sleep_until};
+use portico_model::key::ObjectKey;
 use portico_model::report;
-use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
+use portico_view::key_of;
+use tokio::sync::{mpsc, watch as channel};
 use tracing::{debug, info, warn};
 
 use super::events;
@@ -29,12 +32,11 @@ use super::node_pass::NodePass;
 use super::service::{Ownership, Surroundings};
 use super::state::{Call, Called, Note, State, Step, Write};
 use crate::Shutdown;
-use crate::backoff::WatchBackoff;
+use crate::cluster::{Cluster, all};
 use crate::light::LightService;
 use crate::provider::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
 use crate::task::AbortOnDrop;
-use portico_model::key::ObjectKey;
 
 /// How the controller of load balancers works.
 #[derive(Clone)]
@@ -97,7 +99,7 @@ const FIELD_MANAGER: &str = "portico-balancers";
 
 /// Runs until `shutdown`, or until everything is taken back that was to be; an API server that is away or answers with errors is waited for.
 pub async fn run(
-    client: Client,
+    cluster: Cluster,
     provider: Arc<dyn Provider>,
     options: Options,
     mut shutdown: Shutdown,
@@ -109,10 +111,14 @@ pub async fn run(
     );
     let metrics = Arc::clone(&options.metrics);
     let (notes, noted) = mpsc::channel(1024);
-    let sender = tokio::spawn(events::send(client.clone(), noted, Arc::clone(&metrics)));
+    let sender = tokio::spawn(events::send(
+        cluster.client.clone(),
+        noted,
+        Arc::clone(&metrics),
+    ));
     let _guard = AbortOnDrop(sender.abort_handle());
     metrics.lead(true);
-    let mut controller = Controller::new(client, provider, options, notes);
+    let mut controller = Controller::new(cluster, provider, options, notes);
     tokio::select! {
         () = controller.run() => {}
         _ = shutdown.wait_for(|stop| *stop) => {}
@@ -131,9 +137,10 @@ enum Kind {
 }
 
 /// What is done with objects of a kind.
-struct Handling<K> {
-    apply: fn(&mut Controller, K),
-    delete: fn(&mut Controller, &K),
+struct Handling<T> {
+    key: fn(&T) -> ObjectKey,
+    apply: fn(&mut Controller, T),
+    delete: fn(&mut Controller, &T),
     retain: fn(&mut Controller, &BTreeSet<ObjectKey>),
 }
 
@@ -165,7 +172,7 @@ enum WriteError {
 }
 
 struct Controller {
-    client: Client,
+    cluster: Cluster,
     provider: Arc<dyn Provider>,
     options: Options,
     state: State,
@@ -188,7 +195,7 @@ struct Controller {
 
 impl Controller {
     fn new(
-        client: Client,
+        cluster: Cluster,
         provider: Arc<dyn Provider>,
         options: Options,
         notes: mpsc::Sender<Note>,
@@ -225,7 +232,7 @@ impl Controller {
                 .unwrap_or_default(),
             notes,
             requests: FuturesUnordered::new(),
-            client,
+            cluster,
             provider,
             options,
         }
@@ -264,16 +271,15 @@ impl Controller {
     }
 
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
-        let all = watcher::Config::default();
         let services = Handling {
-            apply: |this: &mut Self, LightService(service)| {
-                this.state.apply_service(&service, Instant::now())
-            },
+            key: |service: &Arc<LightService>| key_of(service.meta()),
+            apply: |this, service| this.state.apply_service(&service.0, Instant::now()),
             delete: |this, service| this.state.delete_service(&key_of(service.meta())),
             retain: |this, listed| this.state.retain_services(listed),
         };
         let nodes = Handling {
-            apply: |this: &mut Self, node: Node| {
+            key: |node: &Arc<Node>| key_of(node.meta()),
+            apply: |this, node| {
                 let changed = this.state.apply_node(&node);
                 this.nodes_changed(changed);
             },
@@ -289,12 +295,14 @@ impl Controller {
             },
         };
         let slices = Handling {
-            apply: |this: &mut Controller, slice: EndpointSlice| this.state.apply_slice(&slice),
+            key: |slice: &Arc<EndpointSlice>| key_of(slice.meta()),
+            apply: |this, slice| this.state.apply_slice(&slice),
             delete: |this, slice| this.state.delete_slice(&key_of(&slice.metadata)),
             retain: |this, listed| this.state.retain_slices(listed),
         };
         let reports = Handling {
-            apply: |this: &mut Self, lease: Lease| {
+            key: |lease: &Lease| key_of(lease.meta()),
+            apply: |this, lease| {
                 this.state
                     .apply_report(&lease, Instant::now(), Timestamp::now());
             },
@@ -306,31 +314,21 @@ impl Controller {
             },
             retain: |this, listed| this.state.retain_reports(listed, Instant::now()),
         };
-        let leases = Api::namespaced(self.client.clone(), report::NAMESPACE);
+        let cluster = &self.cluster;
+        let leases = watch(
+            Api::namespaced(cluster.client.clone(), report::NAMESPACE),
+            watcher::Config::default().labels(report::LABEL),
+            Backoff::of_controllers(),
+        );
         select_all([
-            follow(
-                Api::all(self.client.clone()),
-                Kind::Service,
-                all.clone(),
-                services,
-            ),
-            follow(
-                Api::all(self.client.clone()),
-                Kind::Node,
-                all.clone(),
-                nodes,
-            ),
-            follow(
-                Api::all(self.client.clone()),
-                Kind::Slice,
-                all.clone(),
-                slices,
-            ),
-            follow(leases, Kind::Report, all.labels(report::LABEL), reports),
+            changes(cluster.services.subscribe(all), Kind::Service, services),
+            changes(cluster.nodes.subscribe(all), Kind::Node, nodes),
+            changes(cluster.slices.subscribe(all), Kind::Slice, slices),
+            changes(leases, Kind::Report, reports),
         ])
     }
 
-    fn feed<K: Resource>(&mut self, kind: Kind, event: Event<K>, handling: &Handling<K>) {
+    fn feed<T>(&mut self, kind: Kind, event: Event<T>, handling: &Handling<T>) {
         if !matches!(event, Event::Init) && self.failing.remove(&kind) {
             info!(?kind, "watch works again");
         }
@@ -340,7 +338,7 @@ impl Controller {
                 self.listings
                     .entry(kind)
                     .or_default()
-                    .insert(key_of(object.meta()));
+                    .insert((handling.key)(&object));
                 (handling.apply)(self, object);
             }
             Event::Apply(object) => (handling.apply)(self, object),
@@ -357,10 +355,10 @@ impl Controller {
     }
 
     /// An outage is reported once, not at every try.
-    fn watch_failed(&mut self, kind: Kind, error: &watcher::Error) {
+    fn watch_failed(&mut self, kind: Kind, error: &(dyn Error + 'static)) {
         match self.failing.insert(kind) {
-            true => warn!(?kind, %error, "watch failed, trying again"),
-            false => debug!(?kind, %error, "watch failed again"),
+            true => warn!(?kind, error = %chain(error), "watch failed, trying again"),
+            false => debug!(?kind, error = %chain(error), "watch failed again"),
         }
         // Without reports everything else goes on.
         if kind == Kind::Report {
@@ -501,7 +499,7 @@ impl Controller {
     }
 
     fn write(&mut self, key: ObjectKey, turn: Turn, write: Write) {
-        let api: Api<LightService> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<LightService> = Api::namespaced(self.cluster.client.clone(), &key.namespace);
         let request = async move {
             let params = PatchParams {
                 field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -608,30 +606,23 @@ fn after(error: &WriteError, key: &ObjectKey, what: &str) -> End {
             End::Again(CONFLICT)
         }
         _ => {
-            warn!(service = %key, what, %error, "cannot write");
+            warn!(service = %key, what, error = %chain(error), "cannot write");
             End::Failed
         }
     }
 }
 
-fn follow<K>(
-    api: Api<K>,
+fn changes<T, E>(
+    events: impl Stream<Item = Result<Event<T>, E>> + Send + 'static,
     kind: Kind,
-    config: watcher::Config,
-    handling: Handling<K>,
+    handling: Handling<T>,
 ) -> BoxStream<'static, Change>
 where
-    K: Resource<DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
+    T: Send + 'static,
+    E: Error + Send + 'static,
 {
-    let events = watcher(api, config).backoff(WatchBackoff::default());
     let handling = Arc::new(handling);
-    let change = move |event: watcher::Result<Event<K>>| -> Change {
+    let change = move |event: Result<Event<T>, E>| -> Change {
         let handling = Arc::clone(&handling);
         Box::new(move |controller| match event {
             Ok(event) => controller.feed(kind, event, &handling),
@@ -641,18 +632,11 @@ where
     events.map(change).boxed()
 }
 
-async fn next_news(news: &mut Option<watch::Receiver<News>>) -> News {
+async fn next_news(news: &mut Option<channel::Receiver<News>>) -> News {
     if let Some(receiver) = news
         && receiver.changed().await.is_ok()
     {
         return *receiver.borrow_and_update();
     }
     future::pending().await
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => future::pending().await,
-    }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use portico_model::report::{self, NodeReport};
+use portico_model::report::{self, NodePortReach, NodeReport};
 use portico_view::life::{self, Life};
 
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub(super) struct Reports {
 #[derive(Debug)]
 pub(super) struct Reporter {
     pub report: NodeReport,
+    /// Where its node ports answer.
+    pub reach: NodePortReach,
     /// Everything of Services up to this resource version is installed.
     pub installed: u64,
     /// Since when it has been reporting without a break.
@@ -91,6 +93,7 @@ impl Reports {
                 let renewed = before.renewed != spec.renew_time;
                 let broken = renewed && !before.is_alive(now);
                 Reporter {
+                    reach: NodePortReach::from(&report),
                     since: if broken { now } else { before.since },
                     advanced: if installed > before.installed {
                         now
@@ -109,6 +112,7 @@ impl Reports {
                     Life::Silent => now,
                 };
                 Reporter {
+                    reach: NodePortReach::from(&report),
                     report,
                     installed,
                     since: now,
@@ -142,8 +146,23 @@ impl Reports {
             .map(|(node, reporter)| (node.as_str(), reporter))
     }
 
-    /// When the next node's report expires, if it is not renewed.
-    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    pub fn reach(&self, node: &str) -> Option<&NodePortReach> {
+        self.nodes.get(node).map(|reporter| &reporter.reach)
+    }
+
+    /// Of the nodes that have addresses in port partitions.
+    pub fn divided(&self) -> BTreeMap<String, NodePortReach> {
+        let divided = self
+            .nodes
+            .iter()
+            .filter(|(_, reporter)| reporter.reach.partitions().next().is_some());
+        divided
+            .map(|(node, reporter)| (node.clone(), reporter.reach.clone()))
+            .collect()
+    }
+
+    /// When somebody falls silent, if nothing comes in.
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         self.nodes
             .values()
             .map(|reporter| reporter.expires)

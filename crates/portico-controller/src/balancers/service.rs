@@ -8,9 +8,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use portico_model::partitions::{self, NODE_PORT_ADDRESSES, PORT_PARTITION};
+use portico_model::pools::AddressRange;
+use portico_model::report::NodePortReach;
+
 use super::conditions::Present;
 use crate::provider::{
-    Family, HealthCheck, Host, Ingress, IpMode, Port, Protocol, Request, ServiceRef,
+    Family, HealthCheck, Host, Ingress, IpMode, Node, Port, Protocol, Request, ServiceRef,
 };
 use portico_model::key::ObjectKey;
 
@@ -91,12 +95,61 @@ pub(super) struct Facts {
     /// What providers are told, but for nodes, endpoints and ingress. One that is equal needs no
     /// call.
     pub request: Arc<Request>,
+    /// Where its node ports answer.
+    pub selection: Selection,
     /// What the status says.
     pub ingress: Vec<Ingress>,
     /// An address in the status has no `ipMode`. API servers that know the field fill it in, so
     /// this one drops it.
     drops_ip_mode: bool,
     pub conditions: Present,
+}
+
+/// What a Service says of the addresses of its node ports.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    pub partition: Option<Arc<str>>,
+    within: Option<Vec<AddressRange>>,
+}
+
+impl Selection {
+    fn of(metadata: &ObjectMeta) -> Selection {
+        let annotation = |key: &str| {
+            let value = metadata.annotations.as_ref()?.get(key)?.trim();
+            (!value.is_empty()).then_some(value)
+        };
+        Selection {
+            partition: annotation(PORT_PARTITION).map(Arc::from),
+            // What cannot be read selects no address, as on the nodes.
+            within: annotation(NODE_PORT_ADDRESSES)
+                .map(|text| partitions::ranges(text).unwrap_or_default()),
+        }
+    }
+
+    /// The node with those of its addresses on which the Service's node ports answer, if there are
+    /// any.
+    pub fn of_node(&self, node: &Node, reach: Option<&NodePortReach>) -> Option<Node> {
+        let in_partition = |address: IpAddr| match (&self.partition, reach) {
+            (None, reach) => reach.is_none_or(|reach| reach.partition_of(address).is_none()),
+            (Some(_), None) => false,
+            (Some(partition), Some(reach)) => reach.answers_at(address, Some(partition)),
+        };
+        let is_within = |address: IpAddr| {
+            let within = self.within.as_ref();
+            within.is_none_or(|ranges| ranges.iter().any(|range| range.contains(address)))
+        };
+        let mut node = node.clone();
+        let had = node.addresses.len();
+        node.addresses
+            .retain(|address| in_partition(*address) && is_within(*address));
+        let all_are_its = *self == Selection::default() && node.addresses.len() == had;
+        (all_are_its || !node.addresses.is_empty()).then_some(node)
+    }
+
+    /// It follows from the partition alone.
+    pub fn selects_no_addresses(&self) -> bool {
+        self.within.is_none()
+    }
 }
 
 impl Facts {
@@ -127,6 +180,7 @@ impl Facts {
             held: has(FINALIZER) && has(&ours.finalizer),
             other_proxy: labels.is_some_and(|labels| labels.contains_key(OTHER_PROXY)),
             request: Arc::new(request(service, spec, surroundings)),
+            selection: Selection::of(metadata),
             ingress: ingress(service),
             drops_ip_mode: points(service)
                 .any(|point| point.ip.is_some() && point.ip_mode.is_none()),

@@ -7,16 +7,19 @@ mod notes;
 mod objects;
 mod steps;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use portico_model::report::NodePortReach;
+
 use super::judge::{self, Judgement, View};
 use super::memory::Memory;
 use super::nodes::Nodes;
 use super::reports::Reports;
-use super::service::{Facts, Surroundings};
+use super::service::{Facts, Selection, Surroundings};
 use super::slices::Slices;
 use crate::provider::{Abilities, Endpoint, Node, Request};
 use portico_model::key::ObjectKey;
@@ -36,11 +39,18 @@ pub(super) struct State {
     nodes: Nodes,
     slices: Slices,
     reports: Reports,
+    /// Nodes with addresses in port partitions, and where their node ports answer.
+    divided: BTreeMap<String, NodePortReach>,
+    /// The fit nodes with their addresses in a partition or in none, as they were asked for.
+    nodes_in: RefCell<NodesIn>,
     /// What the reports last said, as far as it is the same for all Services.
     heard: ReportSummary,
     touched: Touched,
     notes: Vec<Note>,
 }
+
+/// Nodes by the port partition that their addresses are in.
+type NodesIn = BTreeMap<Option<Arc<str>>, Arc<[Node]>>;
 
 /// Services to look at.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -119,6 +129,8 @@ impl State {
             nodes: Nodes::default(),
             slices: Slices::default(),
             reports: Reports::default(),
+            divided: BTreeMap::new(),
+            nodes_in: RefCell::default(),
             heard: ReportSummary::default(),
             touched: Touched::default(),
             notes: Vec::new(),
@@ -168,21 +180,31 @@ impl State {
 
     /// The changes of nodes in the last moments count now. The Services whose load balancers have
     /// to know of them.
-    pub(super) fn settle_nodes(&mut self, now: Instant) -> Vec<ObjectKey> {
-        let mut outdated = Vec::new();
-        if self.nodes.settle() && self.abilities.uses_nodes {
-            let services = self
-                .services
-                .iter()
-                .filter(|(_, entry)| self.has_other_nodes(entry));
-            outdated.extend(services.map(|(key, _)| key.clone()));
-            self.touched.syncs.extend(outdated.iter().cloned());
-        }
-        // Reports and the fitness of nodes depend on them; most conditions do not.
+    pub fn settle_nodes(&mut self, now: Instant) -> Vec<ObjectKey> {
+        let outdated = match self.nodes.settle() {
+            true => self.nodes_changed(),
+            false => Vec::new(),
+        };
+        // Who reports and who is fit depends on them; most conditions do not.
         self.hear(now);
         self.touched
             .conditions
             .extend(self.services.keys().cloned());
+        outdated
+    }
+
+    /// The Services whose load balancers have to know of it.
+    fn nodes_changed(&mut self) -> Vec<ObjectKey> {
+        self.nodes_in.get_mut().clear();
+        if !self.abilities.uses_nodes {
+            return Vec::new();
+        }
+        let services = self
+            .services
+            .iter()
+            .filter(|(_, entry)| self.has_other_nodes(entry));
+        let outdated: Vec<ObjectKey> = services.map(|(key, _)| key.clone()).collect();
+        self.touched.syncs.extend(outdated.iter().cloned());
         outdated
     }
 
@@ -201,13 +223,36 @@ impl State {
             () if !self.abilities.uses_nodes => Arc::default(),
             () if request.local && request.health_check.is_none() => {
                 let served = self.slices.served(&facts.key);
-                let fit = self.nodes.fit().iter();
-                fit.filter(|node| served.nodes.contains(node.name.as_str()))
-                    .cloned()
-                    .collect()
+                let fit = self.selected_nodes(&facts.selection);
+                let serving = fit
+                    .iter()
+                    .filter(|node| served.nodes.contains(node.name.as_str()));
+                serving.cloned().collect()
             }
-            () => Arc::clone(self.nodes.fit()),
+            () => self.selected_nodes(&facts.selection),
         }
+    }
+
+    /// Those that are fit and on which the Service's node ports answer, with the addresses on which
+    /// they do.
+    fn selected_nodes(&self, selection: &Selection) -> Arc<[Node]> {
+        if self.divided.is_empty() && *selection == Selection::default() {
+            return Arc::clone(self.nodes.fit());
+        }
+        let select = || -> Arc<[Node]> {
+            let fit = self.nodes.fit().iter();
+            fit.filter_map(|node| selection.of_node(node, self.reports.reach(&node.name)))
+                .collect()
+        };
+        if !selection.selects_no_addresses() {
+            return select();
+        }
+        let mut known = self.nodes_in.borrow_mut();
+        Arc::clone(
+            known
+                .entry(selection.partition.clone())
+                .or_insert_with(select),
+        )
     }
 
     fn endpoints_of(&self, key: &ObjectKey) -> Arc<[Endpoint]> {

@@ -7,7 +7,10 @@
 //! began.
 
 use portico_view::key_of;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
@@ -27,7 +30,7 @@ pub(super) struct Cache<K> {
 }
 
 struct Entry<K> {
-    object: K,
+    object: Arc<K>,
     version: u64,
     /// Written by this controller and not seen in the watch yet.
     written: bool,
@@ -59,7 +62,7 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     pub(super) fn of_service(&self, service: &ObjectKey) -> impl Iterator<Item = &K> {
         let keys = self.by_service.get(service).into_iter().flatten();
         keys.filter_map(|key| self.objects.get(key))
-            .map(|entry| &entry.object)
+            .map(|entry| &*entry.object)
     }
 
     /// The watch starts over with a list.
@@ -90,8 +93,9 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     }
 
     /// The watch shows an object. Returns the Services for which this is news.
-    pub(super) fn observe(&mut self, object: K) -> Vec<ObjectKey> {
-        let (key, uid, version) = identity(&object);
+    pub fn observe(&mut self, object: impl Into<Arc<K>>) -> Vec<ObjectKey> {
+        let object = object.into();
+        let (key, uid, version) = identity(&*object);
         self.newest = self.newest.max(version);
         if let Some(listing) = &mut self.listing {
             listing.keys.insert(key.clone());
@@ -128,15 +132,17 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     }
 
     /// The server answered a write with this object; `epoch` is that of the plan behind the write.
-    pub(super) fn wrote(&mut self, object: K, epoch: u64) {
+    pub fn wrote(&mut self, mut object: K, epoch: u64) {
         let (key, _, version) = identity(&object);
+        // Half the size of the object; a server keeps them when an update leaves them out.
+        object.metadata_mut().managed_fields = None;
         // The watch has shown this write already, or will: it was not necessarily answered before
         // the list began.
         if version > self.newest && epoch == self.epoch {
             self.replace(
                 key,
                 Entry {
-                    object,
+                    object: Arc::new(object),
                     version,
                     written: true,
                 },
@@ -157,9 +163,7 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
         }
     }
 
-    fn replace(&mut self, key: ObjectKey, mut entry: Entry<K>) -> Vec<ObjectKey> {
-        // Half the size of the object; a server keeps them when an update leaves them out.
-        entry.object.metadata_mut().managed_fields = None;
+    fn replace(&mut self, key: ObjectKey, entry: Entry<K>) -> Vec<ObjectKey> {
         let before = self.remove(&key);
         let after = (self.service_of)(&entry.object);
         if let Some(service) = &after {

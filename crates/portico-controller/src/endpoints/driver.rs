@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeSet,
-    future,
+    error::Error,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -12,22 +12,20 @@ use std::{
 };
 
 use futures_util::{
-    StreamExt,
+    Stream, StreamExt,
     future::{BoxFuture, FutureExt},
     stream::{BoxStream, FuturesUnordered, SelectAll, select_all},
 };
-use k8s_openapi::api::{
-    core::v1::{Endpoints, Node, Pod, Service},
-    discovery::v1::EndpointSlice,
-};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api, Client, Resource,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, watcher},
-    },
+    runtime::watcher::{self, Event},
 };
-use serde::de::DeserializeOwned;
+use portico_client::{
+    error::chain,
+    reflector::{self, Watched},
+    wait::{Backoff, sleep_until},
+};
 use tracing::{debug, info, warn};
 
 use super::{
@@ -41,7 +39,7 @@ use super::{
 };
 use crate::{
     Shutdown,
-    backoff::WatchBackoff,
+    cluster::{Cluster, all},
     queue::{Delays, End, Queue},
 };
 
@@ -99,13 +97,13 @@ const DELAYS: Delays = Delays {
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
-pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
+pub async fn run(cluster: Cluster, options: Options, mut shutdown: Shutdown) {
     info!(
         endpoints = options.write_endpoints,
         max = options.max_endpoints_per_slice,
         "endpoint controller starts"
     );
-    let mut controller = Controller::new(client, options);
+    let mut controller = Controller::new(cluster, options);
     tokio::select! {
         () = controller.run() => {}
         _ = shutdown.wait_for(|stop| *stop) => {}
@@ -117,7 +115,7 @@ pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
 type Change = Box<dyn FnOnce(&mut Controller) + Send>;
 
 struct Controller {
-    client: Client,
+    cluster: Cluster,
     options: Options,
     index: Index,
     queue: Queue,
@@ -137,7 +135,7 @@ struct Finished {
 }
 
 impl Controller {
-    fn new(client: Client, options: Options) -> Self {
+    fn new(cluster: Cluster, options: Options) -> Self {
         let mut unlisted =
             BTreeSet::from([Kind::Service, Kind::Pod, Kind::Node, Kind::EndpointSlice]);
         unlisted.extend(options.write_endpoints.then_some(Kind::Endpoints));
@@ -148,7 +146,7 @@ impl Controller {
             unlisted,
             failing: BTreeSet::new(),
             requests: FuturesUnordered::new(),
-            client,
+            cluster,
             options,
         }
     }
@@ -174,71 +172,42 @@ impl Controller {
     }
 
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
-        let all = watcher::Config::default();
-        let own =
-            watcher::Config::default().labels(&format!("{LABEL_SLICE_MANAGED_BY}={SLICE_MANAGER}"));
+        let cluster = &self.cluster;
         let mut watches = vec![
-            self.watch::<Service>(
+            changes(
                 Kind::Service,
-                all.clone(),
+                cluster.services.subscribe(all),
                 Index::apply_service,
-                Index::delete_service,
+                |index, service| index.delete_service(&service.0),
             ),
-            self.watch::<Pod>(
+            changes(
                 Kind::Pod,
-                all.clone(),
+                watch_all(&cluster.client),
                 |index, pod| index.apply_pod(&pod),
                 Index::delete_pod,
             ),
-            self.watch::<Node>(
+            changes(
                 Kind::Node,
-                all.clone(),
+                cluster.nodes.subscribe(all),
                 |index, node| index.apply_node(&node),
-                Index::delete_node,
+                |index, node| index.delete_node(node),
             ),
-            self.watch::<EndpointSlice>(
+            changes(
                 Kind::EndpointSlice,
-                own,
-                Index::apply_slice,
-                Index::delete_slice,
+                cluster.slices.subscribe(is_own),
+                |index, slice| index.apply_slice(slice),
+                |index, slice| index.delete_slice(slice),
             ),
         ];
         if self.options.write_endpoints {
-            watches.push(self.watch::<Endpoints>(
+            watches.push(changes(
                 Kind::Endpoints,
-                all,
+                watch_all(&cluster.client),
                 Index::apply_endpoints,
                 Index::delete_endpoints,
             ));
         }
         select_all(watches)
-    }
-
-    fn watch<K>(
-        &self,
-        kind: Kind,
-        config: watcher::Config,
-        apply: fn(&mut Index, K),
-        delete: fn(&mut Index, &K),
-    ) -> BoxStream<'static, Change>
-    where
-        K: Resource<DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug
-            + Send
-            + Sync
-            + 'static,
-    {
-        let events =
-            watcher(Api::<K>::all(self.client.clone()), config).backoff(WatchBackoff::default());
-        let change = move |event: watcher::Result<Event<K>>| -> Change {
-            Box::new(move |controller| match event {
-                Ok(event) => controller.feed(kind, event, apply, delete),
-                Err(error) => controller.watch_failed(kind, &error),
-            })
-        };
-        events.map(change).boxed()
     }
 
     fn feed<K>(
@@ -264,10 +233,10 @@ impl Controller {
     }
 
     /// An outage is reported once, not at every try.
-    fn watch_failed(&mut self, kind: Kind, error: &watcher::Error) {
+    fn watch_failed(&mut self, kind: Kind, error: &(dyn Error + 'static)) {
         match self.failing.insert(kind) {
-            true => warn!(?kind, %error, "watch failed, trying again"),
-            false => debug!(?kind, %error, "watch failed again"),
+            true => warn!(?kind, error = %chain(error), "watch failed, trying again"),
+            false => debug!(?kind, error = %chain(error), "watch failed again"),
         }
     }
 
@@ -301,7 +270,7 @@ impl Controller {
             return;
         }
         let epochs = (self.index.slices.epoch(), self.index.endpoints.epoch());
-        let client = self.client.clone();
+        let client = self.cluster.client.clone();
         let request = async move {
             let applied = apply(client, &key.namespace, slices, endpoints).await;
             Finished {
@@ -363,6 +332,44 @@ impl Controller {
     }
 }
 
+fn is_own(slice: &EndpointSlice) -> bool {
+    let labels = slice.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(LABEL_SLICE_MANAGED_BY))
+        .is_some_and(|manager| manager == SLICE_MANAGER)
+}
+
+/// For a kind that only this controller follows.
+fn watch_all<K>(client: &Client) -> BoxStream<'static, watcher::Result<Event<K>>>
+where
+    K: Watched + Resource<DynamicType = ()>,
+{
+    reflector::watch(
+        Api::all(client.clone()),
+        watcher::Config::default(),
+        Backoff::of_controllers(),
+    )
+}
+
+fn changes<T, E>(
+    kind: Kind,
+    events: impl Stream<Item = Result<Event<T>, E>> + Send + 'static,
+    apply: fn(&mut Index, T),
+    delete: fn(&mut Index, &T),
+) -> BoxStream<'static, Change>
+where
+    T: Send + 'static,
+    E: Error + Send + 'static,
+{
+    let change = move |event: Result<Event<T>, E>| -> Change {
+        Box::new(move |controller| match event {
+            Ok(event) => controller.feed(kind, event, apply, delete),
+            Err(error) => controller.watch_failed(kind, &error),
+        })
+    };
+    events.map(change).boxed()
+}
+
 fn remember<K>(cache: &mut Cache<K>, write: Written<K>, epoch: u64, counters: &Counters)
 where
     K: k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>,
@@ -391,15 +398,5 @@ fn report(counters: &Counters, service: &ObjectKey, error: &ApplyError, retry: O
         return;
     }
     counters.errors.fetch_add(1, Relaxed);
-    let cause = std::error::Error::source(error)
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    warn!(%service, %error, cause, ?retry, "cannot write endpoints");
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => future::pending().await,
-    }
+    warn!(%service, error = %chain(error), ?retry, "cannot write endpoints");
 }

@@ -8,6 +8,7 @@ use portico_view::key_of;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
+    sync::Arc,
 };
 
 use k8s_openapi::api::{
@@ -20,6 +21,7 @@ use super::{
     cache::Cache,
     wanted::{Zones, selector},
 };
+use crate::light::LightService;
 
 /// What a plan for one Service is made from.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ pub enum Kind {
 
 /// The objects that are followed, by what plans look them up.
 pub struct Index {
-    services: BTreeMap<ObjectKey, Service>,
+    services: BTreeMap<ObjectKey, Arc<LightService>>,
     services_by_label: Postings,
     pods: BTreeMap<ObjectKey, PodFacts>,
     pods_by_label: Postings,
@@ -91,7 +93,7 @@ impl Index {
 
     /// What the plan for this Service is made from.
     pub fn snapshot(&self, key: &ObjectKey) -> Snapshot<'_> {
-        let service = self.services.get(key);
+        let service = self.services.get(key).map(|service| &service.0);
         Snapshot {
             service,
             pods: service
@@ -103,22 +105,19 @@ impl Index {
         }
     }
 
-    /// Takes in a Service as it is now.
-    pub fn apply_service(&mut self, mut service: Service) {
-        let key = key_of(&service.metadata);
+    pub fn apply_service(&mut self, service: Arc<LightService>) {
+        let key = key_of(&service.0.metadata);
         self.note(Kind::Service, &key);
-        service.metadata.managed_fields = None;
-        service.status = None;
-        if self
-            .services
-            .get(&key)
-            .is_some_and(|before| is_same_service(before, &service))
+        if let Some(before) = self.services.get_mut(&key)
+            && is_same_service(&before.0, &service.0)
         {
+            // The one that others in the process hold as well.
+            *before = service;
             return;
         }
         self.forget_service(&key);
         if let Some(label) =
-            selector(&service).and_then(|selector| self.rarest_label(&key, selector))
+            selector(&service.0).and_then(|selector| self.rarest_label(&key, selector))
         {
             self.services_by_label.insert(label, &key);
         }
@@ -181,8 +180,7 @@ impl Index {
             .remove(node.metadata.name.as_deref().unwrap_or_default());
     }
 
-    /// Takes in an EndpointSlice as it is now.
-    pub fn apply_slice(&mut self, slice: EndpointSlice) {
+    pub fn apply_slice(&mut self, slice: impl Into<Arc<EndpointSlice>>) {
         self.touched.extend(self.slices.observe(slice));
     }
 
@@ -244,7 +242,7 @@ impl Index {
         let Some(service) = self.services.remove(key) else {
             return;
         };
-        for label in selector(&service)
+        for label in selector(&service.0)
             .into_iter()
             .flat_map(|selector| labels_of(key, selector))
         {
@@ -276,7 +274,7 @@ impl Index {
                 if self
                     .services
                     .get(key)
-                    .and_then(selector)
+                    .and_then(|service| selector(&service.0))
                     .is_some_and(|selector| matches(selector, pod))
                 {
                     self.touched.insert(key.clone());

@@ -6,6 +6,7 @@ use portico_view::key_of;
 use std::{
     collections::BTreeSet,
     future,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,13 +16,11 @@ use futures_util::{
     stream::{self, FuturesUnordered},
 };
 use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
-use kube::{
-    Api, Client,
-    api::PostParams,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, watcher},
-    },
+use kube::{Api, Client, api::PostParams, runtime::watcher::Event};
+use portico_client::{
+    error::chain,
+    reflector::{SharedResult, Subscription},
+    wait::sleep_until,
 };
 use portico_model::checks::{Probe, RANGES_FLAG, Ranges};
 use tracing::{debug, info, warn};
@@ -29,7 +28,7 @@ use tracing::{debug, info, warn};
 use super::{LABEL, Monitor, Networks, monitor::Target, probe::Prober};
 use crate::{
     Shutdown,
-    backoff::WatchBackoff,
+    cluster::{Cluster, all},
     queue::{Delays, End, Queue},
 };
 
@@ -62,7 +61,7 @@ const DELAYS: Delays = Delays {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
-pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
+pub async fn run(cluster: Cluster, options: Options, mut shutdown: Shutdown) {
     let prober = match Prober::new() {
         Ok(prober) => prober,
         Err(error) => return warn!(%error, "no health checks: TLS does not work"),
@@ -76,7 +75,7 @@ pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
         knows_nodes: !options.ranges.names_cluster(),
         started: Instant::now(),
         prober,
-        client,
+        cluster,
         listed: None,
         failing: false,
         nodes_failing: false,
@@ -94,7 +93,7 @@ pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
 type Probed = (Probe<Target>, Result<(), String>);
 
 struct Driver {
-    client: Client,
+    cluster: Cluster,
     prober: Prober,
     monitor: Monitor,
     /// What the monitor's times are since.
@@ -107,7 +106,7 @@ struct Driver {
     failing: bool,
     networks: Networks,
     /// What the list of Nodes under way has so far.
-    listed_nodes: Option<Vec<Node>>,
+    listed_nodes: Option<Vec<Arc<Node>>>,
     /// All Nodes were heard of, or do not count. Before that nothing is asked or refused.
     knows_nodes: bool,
     nodes_failing: bool,
@@ -117,19 +116,16 @@ struct Driver {
 
 impl Driver {
     async fn run(&mut self) {
-        let config = watcher::Config::default().labels(&format!("{LABEL}=true"));
-        let slices = watcher(Api::<EndpointSlice>::all(self.client.clone()), config);
-        let mut slices = slices.backoff(WatchBackoff::default()).boxed();
+        // Which addresses may be asked follows from the nodes, so slices wait for them.
+        let mut slices = None;
         let mut nodes = match self.knows_nodes {
             true => stream::pending().boxed(),
-            false => watcher(
-                Api::<Node>::all(self.client.clone()),
-                watcher::Config::default(),
-            )
-            .backoff(WatchBackoff::default())
-            .boxed(),
+            false => self.cluster.nodes.subscribe(all).boxed(),
         };
         loop {
+            if self.knows_nodes && slices.is_none() {
+                slices = Some(self.cluster.slices.subscribe(is_checked));
+            }
             self.start_work();
             let deadlines = [
                 self.monitor.next_deadline().map(|due| self.started + due),
@@ -137,7 +133,7 @@ impl Driver {
             ];
             tokio::select! {
                 Some(event) = nodes.next() => self.feed_nodes(event),
-                Some(event) = slices.next(), if self.knows_nodes => self.feed(event),
+                Some(event) = next(&mut slices) => self.feed(event),
                 Some((probe, answer)) = self.probes.next() => self.answered(probe, answer),
                 Some((key, result)) = self.writes.next() => self.written(key, result),
                 () = sleep_until(deadlines.into_iter().flatten().min()) => {}
@@ -168,13 +164,13 @@ impl Driver {
             match self.monitor.wanted(&key) {
                 Some(slice) => self
                     .writes
-                    .push(write(self.client.clone(), key, slice).boxed()),
+                    .push(write(self.cluster.client.clone(), key, slice).boxed()),
                 None => drop(self.queue.finish(key, End::Done, Instant::now())),
             }
         }
     }
 
-    fn feed_nodes(&mut self, event: watcher::Result<Event<Node>>) {
+    fn feed_nodes(&mut self, event: SharedResult<Node>) {
         let news = match event {
             Ok(Event::Init) => {
                 self.listed_nodes = Some(Vec::new());
@@ -186,7 +182,7 @@ impl Driver {
             }
             Ok(Event::InitDone) => {
                 let listed = self.listed_nodes.take().unwrap_or_default();
-                self.networks = Networks::of(&listed);
+                self.networks = Networks::of(listed.iter().map(|node| &**node));
                 (self.knows_nodes, self.nodes_failing) = (true, false);
                 true
             }
@@ -195,7 +191,7 @@ impl Driver {
             Err(error) => {
                 if !std::mem::replace(&mut self.nodes_failing, true) {
                     warn!(
-                        %error,
+                        error = %chain(&error),
                         "cannot watch Nodes, whose addresses and pods may be asked for their \
                          health, will try again; without the right to list and watch them, give \
                          {RANGES_FLAG} without the word cluster"
@@ -216,23 +212,25 @@ impl Driver {
         }
     }
 
-    fn feed(&mut self, event: watcher::Result<Event<EndpointSlice>>) {
+    fn feed(&mut self, event: SharedResult<EndpointSlice>) {
         match event {
             Ok(event) => {
                 self.failing = false;
                 self.take(event);
             }
             Err(error) if !std::mem::replace(&mut self.failing, true) => {
-                warn!(%error, "cannot watch EndpointSlices for health checks, will try again");
+                warn!(error = %chain(&error), "cannot watch EndpointSlices for health checks, will try again");
             }
-            Err(error) => debug!(%error, "cannot watch EndpointSlices"),
+            Err(error) => debug!(error = %chain(&error), "cannot watch EndpointSlices"),
         }
     }
 
-    fn take(&mut self, event: Event<EndpointSlice>) {
+    fn take(&mut self, event: Event<Arc<EndpointSlice>>) {
         match event {
             Event::Init => self.listed = Some(BTreeSet::new()),
-            Event::InitApply(slice) | Event::Apply(slice) => self.apply(slice),
+            Event::InitApply(slice) | Event::Apply(slice) => {
+                self.apply(EndpointSlice::clone(&slice))
+            }
             Event::Delete(slice) => self.monitor.delete(&key_of(&slice.metadata)),
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
@@ -280,7 +278,7 @@ impl Driver {
             // The slice changed meanwhile: the new version comes by the watch.
             Err(kube::Error::Api(status)) if status.code == 409 => End::Failed,
             Err(error) => {
-                warn!(slice = %key, %error, "cannot write the readiness of endpoints, will try again");
+                warn!(slice = %key, error = %chain(&error), "cannot write the readiness of endpoints, will try again");
                 End::Failed
             }
         };
@@ -288,7 +286,24 @@ impl Driver {
     }
 }
 
-/// Writes a slice with the version that was seen, so that a change of another program is not lost.
+async fn next(
+    slices: &mut Option<Subscription<EndpointSlice>>,
+) -> Option<SharedResult<EndpointSlice>> {
+    match slices {
+        Some(slices) => slices.next().await,
+        None => future::pending().await,
+    }
+}
+
+/// What `portico expose` made to be checked.
+fn is_checked(slice: &EndpointSlice) -> bool {
+    let labels = slice.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(LABEL))
+        .is_some_and(|value| value == "true")
+}
+
+/// With the version that was seen, so that nothing of others is lost.
 async fn write(
     client: Client,
     key: ObjectKey,
@@ -305,11 +320,4 @@ async fn write(
             Err(late) => Err(kube::Error::Service(Box::new(late))),
         };
     (key, result)
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => future::pending().await,
-    }
 }

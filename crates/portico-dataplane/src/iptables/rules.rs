@@ -220,7 +220,8 @@ impl<'a> Writer<'a> {
                     (Shared::Services, Some(self.chain(PortChain::Firewall)))
                 }
                 FrontendKind::ClusterIp => (Shared::Services, self.pool(frontend.outside)),
-                FrontendKind::NodePort => {
+                // One with an address is found by it, as the other addresses of Services are.
+                FrontendKind::NodePort if frontend.address.is_none() => {
                     (Shared::NodePorts, Some(self.chain(PortChain::External)))
                 }
                 _ if firewalled => (Shared::Services, Some(self.chain(PortChain::Firewall))),
@@ -239,9 +240,9 @@ impl<'a> Writer<'a> {
                 .map(|rule| (Shared::Firewall, rule)),
         );
         if let Some((verdict, why)) = refusal(frontend, self.key.family) {
-            let shared = match frontend.kind {
-                FrontendKind::NodePort => Shared::RefusedNodePorts,
-                _ => Shared::Refused,
+            let shared = match frontend.address {
+                None => Shared::RefusedNodePorts,
+                Some(_) => Shared::Refused,
             };
             rules.push((
                 shared,

@@ -30,18 +30,24 @@ impl Surroundings {
         self.own.binary_search(&address).is_ok()
     }
 
-    /// Where node ports answer. Not on loopback addresses: IPVS does not let their packets leave
-    /// the node.
+    /// Node ports answer on the node's own addresses alone, which our link must not take over.
+    fn has_node_ports(&self, address: IpAddr) -> bool {
+        self.is_own(address) && is_usable(address)
+    }
+
     fn node_port_addresses(&self, family: Family) -> Vec<IpAddr> {
         let all = match self.rules.node_ports.get(family) {
             NodePortAddresses::AllLocal { .. } => &self.own[..],
             NodePortAddresses::Listed(listed) => listed,
         };
-        let usable = |address: &&IpAddr| {
-            Family::of(**address) == family && !address.is_loopback() && !is_link_local(**address)
-        };
+        let usable = |address: &&IpAddr| Family::of(**address) == family && is_usable(**address);
         all.iter().filter(usable).copied().collect()
     }
+}
+
+/// IPVS does not let packets of loopback addresses leave the node.
+fn is_usable(address: IpAddr) -> bool {
+    !address.is_loopback() && !is_link_local(address)
 }
 
 fn is_link_local(address: IpAddr) -> bool {
@@ -87,6 +93,9 @@ impl Wanted {
     pub(super) fn add(&mut self, key: &PortKey, port: &ServicePort, here: &Surroundings) {
         for frontend in &port.frontends {
             match frontend.address {
+                Some(address)
+                    if frontend.kind == FrontendKind::NodePort && !here.has_node_ports(address) => {
+                }
                 Some(address) => self.frontend(key, port, frontend, address, here),
                 None => {
                     let at = |address| At {

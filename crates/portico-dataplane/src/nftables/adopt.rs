@@ -87,6 +87,14 @@ impl Numbers {
                 }
                 Element::Endpoint { pool, slot, target } => numbers.slot(*pool, *slot, *target),
                 Element::Sticky { member, target } => numbers.member(*member, *target),
+                Element::EdgeSlot { pool, slot, node } => {
+                    let found = numbers.pools.entry(pool / 2).or_default();
+                    found.edge.nodes.insert(*slot, *node);
+                }
+                Element::EdgeBefore { pool, slot, node } => {
+                    let found = numbers.pools.entry(pool / 2).or_default();
+                    found.edge.before.insert(*slot, *node);
+                }
                 _ => {}
             }
         }

@@ -144,9 +144,13 @@ impl Mine<'_> {
             | Element::Refused { at, .. }
             | Element::Dropped { at, .. }
             | Element::Guarded { at, .. }
-            | Element::AllowedSource { at, .. } => *at == self.at,
+            | Element::AllowedSource { at, .. }
+            | Element::Edge { at, .. }
+            | Element::EdgeLocal { at, .. } => *at == self.at,
             Element::LocalPool { pool, .. }
             | Element::Endpoint { pool, .. }
+            | Element::EdgeSlot { pool, .. }
+            | Element::EdgeBefore { pool, .. }
             | Element::Slot { pool, .. } => self.pair == Some(pool / 2),
             Element::Sticky { member, .. } => self.pair == Some(member.pool() / 2),
             Element::ClusterIp(address) => self.at.address == Some(*address),

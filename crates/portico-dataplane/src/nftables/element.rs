@@ -75,6 +75,29 @@ pub enum Element {
     },
     NodePortAddress(IpAddr),
     DmzPod(IpAddr),
+    /// Where nodes receive packets for each other; the number is that of the port.
+    Edge {
+        at: At,
+        number: Number,
+        name: Arc<str>,
+    },
+    /// What this node does with packets of its own slots.
+    EdgeLocal {
+        at: At,
+        number: Number,
+    },
+    /// The node that has a slot; the unspecified address where there is no way to it.
+    EdgeSlot {
+        pool: u32,
+        slot: u32,
+        node: IpAddr,
+    },
+    /// The node that had a slot before this one.
+    EdgeBefore {
+        pool: u32,
+        slot: u32,
+        node: IpAddr,
+    },
 }
 
 /// A set or map of our tables.
@@ -98,6 +121,10 @@ pub enum Set {
     NodePortAddresses,
     /// Of pods in the DMZ; or of all others, while one in the DMZ starts.
     DmzPods,
+    Edge,
+    EdgeLocal,
+    EdgeSlots,
+    EdgeBefore,
     /// Filled by packets, never by us.
     Affinity,
 }
@@ -127,20 +154,27 @@ impl Element {
             Element::AllowedSource { .. } => Set::AllowedSources,
             Element::NodePortAddress(_) => Set::NodePortAddresses,
             Element::DmzPod(_) => Set::DmzPods,
+            Element::Edge { .. } => Set::Edge,
+            Element::EdgeLocal { .. } => Set::EdgeLocal,
+            Element::EdgeSlot { .. } => Set::EdgeSlots,
+            Element::EdgeBefore { .. } => Set::EdgeBefore,
         }
     }
 
     pub fn key(&self) -> Bytes {
         let key = Bytes::EMPTY;
         match self {
-            Self::Frontend { at, .. }
-            | Self::Refused { at, .. }
-            | Self::Dropped { at, .. }
-            | Self::Guarded { at, .. } => key.at(at),
-            Self::LocalPool { pool, .. } => key.word(*pool),
-            Self::Endpoint { pool, slot, .. } | Self::Slot { pool, slot, .. } => {
-                key.word(*pool).word(*slot)
-            }
+            Element::Frontend { at, .. }
+            | Element::Refused { at, .. }
+            | Element::Dropped { at, .. }
+            | Element::Guarded { at, .. }
+            | Element::Edge { at, .. }
+            | Element::EdgeLocal { at, .. } => key.at(at),
+            Element::LocalPool { pool, .. } => key.word(*pool),
+            Element::Endpoint { pool, slot, .. }
+            | Element::Slot { pool, slot, .. }
+            | Element::EdgeSlot { pool, slot, .. }
+            | Element::EdgeBefore { pool, slot, .. } => key.word(*pool).word(*slot),
             Element::Sticky { member, .. } => key.word(member.0),
             Element::Class { class, .. } => key.word(class.0),
             Element::ClusterIp(address)
@@ -165,8 +199,12 @@ impl Element {
     pub fn data(&self) -> Option<Bytes> {
         let data = Bytes::EMPTY;
         match self {
-            Self::Frontend { number, .. } | Self::LocalPool { number, .. } => {
-                Some(data.word(number.0))
+            Element::Frontend { number, .. }
+            | Element::LocalPool { number, .. }
+            | Element::Edge { number, .. }
+            | Element::EdgeLocal { number, .. } => Some(data.word(number.0)),
+            Element::EdgeSlot { node, .. } | Element::EdgeBefore { node, .. } => {
+                Some(data.address(*node))
             }
             Self::Slot { member, .. } => Some(data.word(member.0)),
             Self::Endpoint { target, .. } | Self::Sticky { target, .. } => {
@@ -179,10 +217,11 @@ impl Element {
     /// The comment of the element, for readers of `nft list`.
     pub fn comment(&self) -> Option<&str> {
         match self {
-            Self::Frontend { name, .. }
-            | Self::Refused { name, .. }
-            | Self::Dropped { name, .. }
-            | Self::Guarded { name, .. } => Some(name),
+            Element::Frontend { name, .. }
+            | Element::Refused { name, .. }
+            | Element::Dropped { name, .. }
+            | Element::Guarded { name, .. }
+            | Element::Edge { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -262,6 +301,25 @@ impl Element {
             },
             Set::NodePortAddresses => Element::NodePortAddress(key.address()?),
             Set::DmzPods => Element::DmzPod(key.address()?),
+            Set::Edge => Element::Edge {
+                at: key.at()?,
+                number: Number(data.word()?),
+                name: name(),
+            },
+            Set::EdgeLocal => Element::EdgeLocal {
+                at: key.at()?,
+                number: Number(data.word()?),
+            },
+            Set::EdgeSlots => Element::EdgeSlot {
+                pool: key.word()?,
+                slot: key.word()?,
+                node: data.address()?,
+            },
+            Set::EdgeBefore => Element::EdgeBefore {
+                pool: key.word()?,
+                slot: key.word()?,
+                node: data.address()?,
+            },
             Set::Affinity => return None,
         };
         (key.rest.is_empty() && data.rest.is_empty()).then_some(element)
@@ -300,7 +358,12 @@ impl fmt::Display for Element {
             | Element::Guarded { at, .. } => {
                 write!(f, "{at}")
             }
-            Self::AllowedSource { at, network } => write!(f, "{at} from {network}"),
+            Element::AllowedSource { at, network } => write!(f, "{at} from {network}"),
+            Element::Edge { at, .. } => write!(f, "{at}"),
+            Element::EdgeLocal { at, number } => write!(f, "{at} (pool {})", number.pool()),
+            Element::EdgeSlot { pool, slot, node } | Element::EdgeBefore { pool, slot, node } => {
+                write!(f, "node {node} (slot {slot} of pool {pool})")
+            }
         }
     }
 }

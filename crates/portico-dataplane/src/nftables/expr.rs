@@ -6,11 +6,53 @@
 use super::element::Set;
 use crate::early_packets::{Queue, Way};
 use crate::netlink::Messages;
-use crate::netlink::uapi::*;
+use portico_model::edge::SLOTS;
+use portico_model::edge::hash::SEED;
 use portico_model::table::Family;
 
 /// The first register.
-pub(super) const REGISTER: u32 = NFT_REG32_00;
+pub const REGISTER: u32 = 8;
+/// The register that holds a verdict.
+const VERDICT: u32 = 0;
+
+const EQUAL: u32 = 0;
+const NOT_EQUAL: u32 = 1;
+const GREATER: u32 = 4;
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+
+const META_PRIORITY: u32 = 2;
+const META_MARK: u32 = 3;
+const META_INPUT_INTERFACE: u32 = 6;
+const META_PROTOCOL: u32 = 16;
+
+const CT_STATE: u32 = 0;
+const CT_STATUS: u32 = 2;
+const STATE_INVALID: u32 = 1;
+const STATE_NEW: u32 = 8;
+const STATUS_DNAT: u32 = 1 << 5;
+
+const JUMP: i32 = -3;
+const GOTO: i32 = -4;
+const RETURN: i32 = -5;
+const DROP: i32 = 0;
+
+/// Of the packet that an ICMP error quotes: its IP header begins here.
+const QUOTED: u32 = 8;
+/// The first of the registers that the address of a node is put into.
+const NODE: u32 = REGISTER + 8;
+
+const FULLY_RANDOM: u32 = 1 << 4;
+
+/// What is hashed of a packet that belongs to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    AddressAndPort,
+    Address,
+    /// Of the client that an ICMP error was sent on behalf of: it quotes an answer to this client.
+    QuotedAddressAndPort,
+    QuotedAddress,
+}
 
 /// One expression after the other, in the order in which the kernel runs them.
 pub(super) struct Expressions {
@@ -195,6 +237,10 @@ impl Expressions {
         self.verdict(libc::NF_DROP, None)
     }
 
+    pub fn leave(self) -> Self {
+        self.verdict(RETURN, None)
+    }
+
     /// ICMP port unreachable.
     pub(super) fn reject(self) -> Self {
         let code = if self.family == Family::V4 { 3 } else { 4 };
@@ -294,14 +340,19 @@ impl Expressions {
             .compare(REGISTER, NFT_CMP_NEQ, &[SYN])
     }
 
+    /// `ip ttl > hops`, or `ip6 hoplimit`
+    pub fn more_hops_than(self, hops: u8) -> Self {
+        let at = if self.family == Family::V4 { 8 } else { 7 };
+        self.payload(NETWORK_HEADER, at, 1, REGISTER)
+            .compare(REGISTER, GREATER, &[hops])
+    }
+
     /// `ip ttl > hops ip ttl set hops`, or `ip6 hoplimit`
-    pub(super) fn lower_hops(self, hops: u8) -> Self {
-        match self.family {
+    pub fn lower_hops(self, hops: u8) -> Self {
+        let fresh = self.more_hops_than(hops);
+        match fresh.family {
             Family::V4 => {
                 let (at, checksum) = (8, 10);
-                let fresh = self
-                    .payload(NFT_PAYLOAD_NETWORK_HEADER, at, 1, REGISTER)
-                    .compare(REGISTER, NFT_CMP_GT, &[hops]);
                 // With the byte behind it: a checksum is over pairs.
                 let lowered = fresh
                     .payload(NFT_PAYLOAD_NETWORK_HEADER, at, 2, REGISTER)
@@ -310,9 +361,6 @@ impl Expressions {
             }
             Family::V6 => {
                 let at = 7;
-                let fresh = self
-                    .payload(NFT_PAYLOAD_NETWORK_HEADER, at, 1, REGISTER)
-                    .compare(REGISTER, NFT_CMP_GT, &[hops]);
                 fresh.constant(REGISTER, &[hops]).set_payload(at, 1, None)
             }
         }
@@ -375,6 +423,97 @@ impl Expressions {
                 m.put_u32_be(NFTA_DUP_SREG_ADDR, REGISTER);
                 m.put_u32_be(NFTA_DUP_SREG_DEV, device);
             })
+    }
+
+    /// `ct state invalid meta l4proto icmp icmp type kind`, where the quoted packet has no options.
+    pub fn unknown_error(self, kind: u8) -> Self {
+        let (protocol, version): (u8, u8) = match self.family {
+            Family::V4 => (1, 0x45),
+            Family::V6 => (58, 0x60),
+        };
+        let error = self
+            .connection(CT_STATE, STATE_INVALID)
+            .meta(META_PROTOCOL, REGISTER)
+            .compare(REGISTER, EQUAL, &[protocol])
+            .payload(TRANSPORT_HEADER, 0, 1, REGISTER)
+            .compare(REGISTER, EQUAL, &[kind])
+            .payload(TRANSPORT_HEADER, QUOTED, 1, REGISTER);
+        match error.family {
+            Family::V4 => error.compare(REGISTER, EQUAL, &[version]),
+            Family::V6 => {
+                error
+                    .bitwise(REGISTER, &[0xf0], &[0])
+                    .compare(REGISTER, EQUAL, &[version])
+            }
+        }
+    }
+
+    /// Where the quoted packet has its protocol, its source and what follows its IP header.
+    fn quoted(&self) -> (u32, u32, u32) {
+        match self.family {
+            Family::V4 => (QUOTED + 9, QUOTED + 12, QUOTED + 20),
+            Family::V6 => (QUOTED + 6, QUOTED + 8, QUOTED + 40),
+        }
+    }
+
+    /// As [`number_of_service`](Expressions::number_of_service), by the source of the packet that
+    /// an ICMP error quotes: that was an answer.
+    pub fn number_of_quoted_service(self, set: Set) -> Self {
+        let (protocol, source, transport) = self.quoted();
+        let (width, length) = (self.width(), self.address_length());
+        self.payload(TRANSPORT_HEADER, source, length, REGISTER)
+            .payload(TRANSPORT_HEADER, protocol, 1, REGISTER + width)
+            .payload(TRANSPORT_HEADER, transport, 2, REGISTER + width + 1)
+            .look_up(set, REGISTER, Some(REGISTER), false)
+            .keep_number()
+    }
+
+    /// `meta priority & mask . jhash client mod slots seed seed map @set`, kept for
+    /// [`send_to_node`](Expressions::send_to_node).
+    pub fn node_of_slot(self, client: Client, mask: u32, set: Set) -> Self {
+        let from = REGISTER + 2;
+        let (_, source, transport) = self.quoted();
+        let (port_at, width, length) = (from + self.width(), self.width(), self.address_length());
+        let (loaded, words) = match client {
+            Client::Address => (self.source(from), width),
+            Client::AddressAndPort => {
+                let loaded = self.source(from).payload(TRANSPORT_HEADER, 0, 2, port_at);
+                (loaded, width + 1)
+            }
+            Client::QuotedAddress | Client::QuotedAddressAndPort => {
+                let destination = source + length;
+                let loaded = self.payload(TRANSPORT_HEADER, destination, length, from);
+                match client {
+                    Client::QuotedAddress => (loaded, width),
+                    _ => {
+                        let port = transport + 2;
+                        let loaded = loaded.payload(TRANSPORT_HEADER, port, 2, port_at);
+                        (loaded, width + 1)
+                    }
+                }
+            }
+        };
+        loaded
+            .add("hash", |m| {
+                m.put_u32_be(1, from);
+                m.put_u32_be(2, REGISTER + 1);
+                m.put_u32_be(3, words * 4);
+                m.put_u32_be(4, SLOTS.into());
+                m.put_u32_be(5, SEED);
+            })
+            .masked_number(mask, REGISTER)
+            .look_up(set, REGISTER, Some(NODE), false)
+    }
+
+    /// There is a way to the node that was looked up, or (`false`) there is none.
+    pub fn node_is_near(self, near: bool) -> Self {
+        let unspecified = vec![0; self.address_length() as usize];
+        self.compare(NODE, if near { NOT_EQUAL } else { EQUAL }, &unspecified)
+    }
+
+    /// `dup to` the node that was looked up.
+    pub fn send_to_node(self) -> Self {
+        self.add("dup", |m| m.put_u32_be(1, NODE))
     }
 
     /// `iifname "name"`, or `"name*"` if it is a prefix; or `!=`
@@ -480,6 +619,11 @@ impl Expressions {
         self.meta(NFT_META_PRIORITY, REGISTER)
             .bits(REGISTER, mask, bits)
             .keep_number()
+    }
+
+    /// `meta priority set number`
+    pub fn set_number(self, number: u32) -> Self {
+        self.constant(REGISTER, &number.to_ne_bytes()).keep_number()
     }
 
     /// `meta priority set none`

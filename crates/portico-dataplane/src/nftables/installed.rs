@@ -5,6 +5,7 @@
 use super::classes::{self, Classes};
 use super::counts::Counts;
 use super::delta::Delta;
+use super::edge;
 use super::element::{Element, Set, Target};
 use super::number::PAIRS;
 use super::port::Port;
@@ -45,6 +46,7 @@ pub struct Found {
     /// The slots of the pool of the cluster, and of the pool of this node.
     pub slots: [Vec<Option<Target>>; 2],
     pub members: Vec<Option<Target>>,
+    pub edge: edge::Found,
 }
 
 impl Installed {
@@ -316,6 +318,12 @@ impl Installed {
         let mut sides =
             [&wanted.cluster, &wanted.local].map(|side| slots::targets(self.family, side.iter()));
         let mut wanted = wanted.clone();
+        port.before = edge::before(
+            port.wanted.edge.as_deref(),
+            &port.before,
+            &found.edge,
+            wanted.edge.as_deref(),
+        );
         // What it had may be what it needs.
         for old in port.pools.iter_mut().filter_map(|pool| pool.class.take()) {
             self.classes.release(old);

@@ -3,7 +3,7 @@
 //!
 //! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr`
 //! and `rules` the fixed part; `installed` (with `port`, `slots`, `sticky`, `classes`, `counts`)
-//! what we believe is in the kernel and how changes change it, `adopt` takes numbers over from the
+//! what we believe is in the kernel and how changes change it, `edge` who of the nodes has a packet, `adopt` takes numbers over from the
 //! kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
 //! kernel has, `compare` how that differs from a table; `kernel` is the way there, `fake` one for
 //! tests; `watch` notices changes of other programs. `relay` is a table of its own, for the
@@ -14,7 +14,8 @@ mod classes;
 mod compare;
 mod counts;
 mod delta;
-pub(crate) mod element;
+mod edge;
+pub mod element;
 mod encode;
 mod expr;
 #[cfg(test)]
@@ -38,7 +39,7 @@ pub use watch::Watch;
 
 use crate::early_packets::{Queue, Way};
 use crate::netlink::Socket;
-use crate::{ApplyError, Dataplane, Differences, Report};
+use crate::{ApplyError, Dataplane, Differences, FoundEdge, Report};
 use delta::Delta;
 use element::Set;
 use expr::Expressions;
@@ -125,6 +126,13 @@ impl<K: Kernel> Nftables<K> {
             found,
             frontend,
         )
+    }
+
+    /// The edge as it is in the kernel, if it is there.
+    pub fn edge(&mut self) -> Result<Option<FoundEdge>, ApplyError> {
+        let snapshot = self.kernel.read()?;
+        let tables = [&snapshot.tables.v4, &snapshot.tables.v6];
+        Ok(edge::found(tables.into_iter().flatten()))
     }
 
     /// What differs from what we installed, in words.

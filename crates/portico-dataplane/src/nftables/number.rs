@@ -7,9 +7,13 @@
 const POOL_BITS: u32 = 19;
 const TREATMENT_BIT: u32 = 30;
 
-pub(super) const POOL_MASK: u32 = (1 << POOL_BITS) - 1;
-pub(super) const CLASS_MASK: u32 = 0x7ff << POOL_BITS;
-pub(super) const TREATMENT_MASK: u32 = 3 << TREATMENT_BIT;
+pub const POOL_MASK: u32 = (1 << POOL_BITS) - 1;
+pub const CLASS_MASK: u32 = 0x7ff << POOL_BITS;
+pub const TREATMENT_MASK: u32 = 3 << TREATMENT_BIT;
+/// In the number of a port at the edge: clients are told apart by their address alone.
+pub const BY_ADDRESS: u32 = 1 << TREATMENT_BIT;
+/// The whole number of a packet from outside whose slot this node has. No pool has the number 0.
+pub const OWN_SLOT: u32 = TREATMENT_MASK;
 /// Both pools of a port.
 pub(super) const PAIR_MASK: u32 = POOL_MASK & !1;
 

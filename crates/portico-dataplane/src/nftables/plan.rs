@@ -83,14 +83,33 @@ impl Plan {
         before: &NodeRules,
         after: &NodeRules,
     ) {
-        for (old, new) in fixed_chains(family, before, table)
-            .iter()
-            .zip(&fixed_chains(family, after, table))
-        {
-            if old != new {
-                self.before.push(Step::EmptyChain(family, new.name.clone()));
-                self.add_rules(family, new);
+        let (old, new) = (
+            fixed_chains(family, before, table),
+            fixed_chains(family, after, table),
+        );
+        let by_name = |chains: &[Chain], name: &str| -> Option<Chain> {
+            chains.iter().find(|chain| *chain.name == *name).cloned()
+        };
+        // All chains are there before the first rule, which may lead to any of them.
+        for chain in new.iter().filter(|new| by_name(&old, &new.name).is_none()) {
+            let (name, base) = (chain.name.clone(), chain.base.clone());
+            self.before.push(Step::AddChain(family, name, base));
+        }
+        for chain in &new {
+            match by_name(&old, &chain.name) {
+                Some(known) if known == *chain => continue,
+                Some(_) => self
+                    .before
+                    .push(Step::EmptyChain(family, chain.name.clone())),
+                None => {}
             }
+            self.add_rules(family, chain);
+        }
+        for chain in old.iter().filter(|old| by_name(&new, &old.name).is_none()) {
+            self.before
+                .push(Step::EmptyChain(family, chain.name.clone()));
+            self.after
+                .push(Step::DeleteChain(family, chain.name.clone()));
         }
     }
 

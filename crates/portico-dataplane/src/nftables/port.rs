@@ -1,5 +1,6 @@
 //! One port as it is installed, and the elements that it consists of.
 
+use super::edge;
 use super::element::{At, Element, Target};
 use super::encode::as_comment;
 use super::number::{Number, Treatment};
@@ -18,6 +19,8 @@ pub(super) struct Port {
     pub pools: [Pool; 2],
     /// With affinity: endpoints by the index that clients are remembered with.
     pub members: Vec<Option<Target>>,
+    /// With an edge: nodes that had slots of this node before it.
+    pub before: edge::Before,
     pub name: Arc<str>,
 }
 
@@ -41,6 +44,7 @@ impl Port {
             wanted: Arc::default(),
             pools: Default::default(),
             members: Vec::new(),
+            before: edge::Before::new(),
             name: Arc::from(as_comment(&key.label())),
         }
     }
@@ -65,6 +69,29 @@ impl Port {
             self.outcome_elements(pair, frontend, out);
             self.source_elements(frontend, out);
         }
+        self.edge_elements(pair, out);
+    }
+
+    fn edge_elements(&self, pair: u32, out: &mut Vec<Element>) {
+        let Some(wanted) = self.wanted.edge.as_deref() else {
+            return;
+        };
+        let is_edge = |frontend: &&Frontend| {
+            let address = frontend.address.as_ref();
+            address.is_some_and(|address| wanted.addresses.contains(address))
+        };
+        for frontend in self.wanted.frontends.iter().filter(is_edge) {
+            let at = at(&self.key, frontend);
+            out.push(Element::Edge {
+                at,
+                number: edge::number(pair, wanted),
+                name: self.name.clone(),
+            });
+            if let Some(number) = self.number(pair, Treatment::Plain, Outcome::Local) {
+                out.push(Element::EdgeLocal { at, number });
+            }
+        }
+        edge::slot_elements(pair, wanted, &self.before, out);
     }
 
     /// Slots, members, and the way from the pool of the cluster to that of this node.

@@ -1,5 +1,6 @@
 //! The chains: few, and the same for any number of Services.
 
+use super::edge;
 use super::element::Set;
 use super::expr::Expressions;
 use super::number::{CLASS_MASK, PAIR_MASK, POOL_MASK, TREATMENT_MASK, Treatment};
@@ -156,6 +157,9 @@ pub(super) fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> V
         ),
         node.base("nat-postrouting", "nat", 4, 100, &[("masquerading", false)]),
     ];
+    if *rules.edge.get(family) {
+        node.add_edge(&mut chains);
+    }
     chains.extend([
         chain("firewall", None, vec![node.firewall()]),
         chain("dmz", None, node.dmz().into_iter().collect()),
@@ -213,6 +217,22 @@ impl Node<'_> {
             }),
             jumps.iter().map(jump).collect(),
         )
+    }
+
+    /// After the source ranges of load balancers have been looked at. Packets of pods of this node
+    /// go where the table says, since their answers have to come back through it.
+    fn add_edge(&self, chains: &mut Vec<Chain>) {
+        let unless_pod = || self.unless_pod();
+        for chain in chains.iter_mut() {
+            match &*chain.name {
+                "firewall-prerouting" => {
+                    chain.rules.extend(edge::entrance(self.family, unless_pod))
+                }
+                "nat-prerouting" => drop(chain.rules.splice(0..0, edge::own_slots(self.family))),
+                _ => {}
+            }
+        }
+        chains.extend(edge::chains(self.family));
     }
 
     fn firewall(&self) -> Rule {

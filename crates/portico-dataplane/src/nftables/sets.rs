@@ -96,7 +96,7 @@ pub struct Details {
 }
 
 impl Set {
-    pub const ALL: [Set; 18] = [
+    pub const ALL: [Set; 22] = [
         Set::Frontends,
         Set::NodePorts,
         Set::LocalPools,
@@ -114,6 +114,10 @@ impl Set {
         Set::AllowedSources,
         Set::NodePortAddresses,
         Set::DmzPods,
+        Set::Edge,
+        Set::EdgeLocal,
+        Set::EdgeSlots,
+        Set::EdgeBefore,
         Set::Affinity,
     ];
 
@@ -139,6 +143,10 @@ impl Set {
             Set::AllowedSources => "allowed-sources",
             Set::NodePortAddresses => "node-port-addresses",
             Set::DmzPods => "dmz-pods",
+            Set::Edge => "edge",
+            Set::EdgeLocal => "edge-local",
+            Set::EdgeSlots => "edge-slots",
+            Set::EdgeBefore => "edge-before",
             Set::Affinity => "affinity",
         }
     }
@@ -189,6 +197,10 @@ impl Set {
             Set::AllowedSources => "address . source that may reach it",
             Set::NodePortAddresses => "addresses of this node that have node ports",
             Set::DmzPods => "pods in the DMZ, or all others while one starts",
+            Set::Edge => "addresses whose connections are shared out among nodes: pool",
+            Set::EdgeLocal => "the same: treatment, class and pool of this node",
+            Set::EdgeSlots => "pool . slot: node that has it; none for those of this node",
+            Set::EdgeBefore => "pool . slot of this node: node that had it before",
             Set::Affinity => "pools . client: member",
         }
     }
@@ -196,12 +208,17 @@ impl Set {
     fn key(self, family: Family) -> Vec<Type> {
         let address = address_type(family);
         match self {
-            Self::Frontends | Self::Refused | Self::Dropped | Self::Guarded => {
-                vec![address, PROTOCOL, SERVICE]
-            }
+            Set::Frontends
+            | Set::Refused
+            | Set::Dropped
+            | Set::Guarded
+            | Set::Edge
+            | Set::EdgeLocal => vec![address, PROTOCOL, SERVICE],
             Set::NodePorts | Set::RefusedPorts | Set::DroppedPorts => vec![PROTOCOL, SERVICE],
             Set::LocalPools | Set::Sticky | Set::Classes => vec![CLASS_ID],
-            Set::Endpoints | Set::Slots => vec![CLASS_ID, MARK],
+            Set::Endpoints | Set::Slots | Set::EdgeSlots | Set::EdgeBefore => {
+                vec![CLASS_ID, MARK]
+            }
             Set::ClusterIps | Set::NodePortAddresses | Set::DmzPods => vec![address],
             Set::Hairpin => vec![address, address],
             Set::AllowedSources => vec![address, PROTOCOL, SERVICE, address],
@@ -211,10 +228,15 @@ impl Set {
 
     fn data(self, family: Family) -> Vec<Type> {
         match self {
-            Self::Frontends | Self::NodePorts | Self::LocalPools | Self::Slots | Self::Affinity => {
-                vec![CLASS_ID]
-            }
-            Self::Endpoints | Self::Sticky => vec![address_type(family), SERVICE],
+            Set::Frontends
+            | Set::NodePorts
+            | Set::LocalPools
+            | Set::Slots
+            | Set::Affinity
+            | Set::Edge
+            | Set::EdgeLocal => vec![CLASS_ID],
+            Set::EdgeSlots | Set::EdgeBefore => vec![address_type(family)],
+            Set::Endpoints | Set::Sticky => vec![address_type(family), SERVICE],
             _ => Vec::new(),
         }
     }

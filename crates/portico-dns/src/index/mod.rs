@@ -47,14 +47,42 @@ struct ServiceState {
 
 struct NodeState {
     facts: Node,
-    /// `None` where its name does not fit into the zone.
-    entry: Option<Arc<zone::Node>>,
+    /// By port partition; `None` is for what is in none. Only where it has an address there, and a
+    /// name that fits into the zone.
+    standings: BTreeMap<Option<Arc<str>>, Standing>,
+}
+
+/// What a node is with its addresses in one port partition, or in none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Standing {
+    key: Key,
+    entry: Arc<zone::Node>,
     probe: Option<SocketAddr>,
     /// Why its address is not probed.
     refused: Option<(IpAddr, Refused)>,
 }
 
-/// The part of the zone to which the health of an address matters.
+impl NodeState {
+    fn standing(&self, partition: Option<&str>) -> Option<&Standing> {
+        match partition {
+            None => self.standings.get(&None),
+            Some(partition) => self
+                .standings
+                .iter()
+                .find(|(name, _)| name.as_deref() == Some(partition))
+                .map(|(_, standing)| standing),
+        }
+    }
+
+    fn probes(&self) -> BTreeSet<SocketAddr> {
+        self.standings
+            .values()
+            .filter_map(|standing| standing.probe)
+            .collect()
+    }
+}
+
+/// Whom the health of an address matters to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum User {
     Node(String),
@@ -90,7 +118,13 @@ pub(crate) struct Index {
     local: BTreeMap<String, BTreeSet<ObjectKey>>,
     health: HashMap<SocketAddr, bool>,
     users: HashMap<SocketAddr, BTreeSet<User>>,
-    /// No node is fit, so that all nodes are given.
+    /// Services whose addresses follow from all nodes.
+    selecting: BTreeSet<ObjectKey>,
+    /// The names of nodes in the zone.
+    node_keys: BTreeMap<String, BTreeSet<Key>>,
+    /// Port partitions of which there is a list of nodes.
+    lists: BTreeSet<Arc<str>>,
+    /// Nobody is fit, so that all nodes are given.
     nobody_fit: bool,
     touched: BTreeSet<ObjectKey>,
     touched_nodes: BTreeSet<String>,
@@ -109,6 +143,9 @@ impl Index {
             local: BTreeMap::new(),
             health: HashMap::new(),
             users: HashMap::new(),
+            selecting: BTreeSet::new(),
+            node_keys: BTreeMap::new(),
+            lists: BTreeSet::new(),
             nobody_fit: false,
             touched: BTreeSet::new(),
             touched_nodes: BTreeSet::new(),
@@ -154,26 +191,14 @@ impl Index {
             return;
         }
         self.touched_nodes.insert(name.to_owned());
-        match facts {
-            None => {
-                let probe = self.nodes.remove(name).and_then(|state| state.probe);
-                self.swap_probe(&User::Node(name.to_owned()), probe, None);
-            }
-            Some(facts) => {
-                let entry = self.node_entry(name, &facts);
-                let probe = self.nodes.get(name).and_then(|state| state.probe);
-                self.nodes.insert(
-                    name.to_owned(),
-                    NodeState {
-                        facts,
-                        entry,
-                        probe,
-                        refused: None,
-                    },
-                );
-                self.aim(name);
-            }
+        let gone = self.nodes.remove(name);
+        let probes = gone.map(|state| state.probes()).unwrap_or_default();
+        if let Some(facts) = facts {
+            let standings = BTreeMap::new();
+            self.nodes
+                .insert(name.to_owned(), NodeState { facts, standings });
         }
+        self.place(name, probes);
     }
 
     /// Takes in what a node reports, if it does.
@@ -183,21 +208,36 @@ impl Index {
             Some(report) => self.reports.insert(node.to_owned(), report),
             None => self.reports.remove(node),
         };
-        if before == after {
-            return;
+        if before != after {
+            let probes = self.nodes.get(node).map(NodeState::probes);
+            self.place(node, probes.unwrap_or_default());
         }
-        if let Some(facts) = self.nodes.get(node).map(|state| state.facts.clone()) {
-            let entry = self.node_entry(node, &facts);
-            if let Some(state) = self
-                .nodes
-                .get_mut(node)
-                .filter(|state| state.entry != entry)
-            {
-                state.entry = entry;
-                self.touched_nodes.insert(node.to_owned());
-            }
+    }
+
+    /// Give and probe a node by what is known of it now. It was probed there before.
+    fn place(&mut self, name: &str, before: BTreeSet<SocketAddr>) {
+        let standings = self
+            .nodes
+            .get(name)
+            .map(|state| self.standings(name, &state.facts))
+            .unwrap_or_default();
+        let after: BTreeSet<SocketAddr> = standings
+            .values()
+            .filter_map(|standing| standing.probe)
+            .collect();
+        let user = User::Node(name.to_owned());
+        for probe in after.difference(&before) {
+            self.swap_probe(&user, None, Some(*probe));
         }
-        self.aim(node);
+        for probe in before.difference(&after) {
+            self.swap_probe(&user, Some(*probe), None);
+        }
+        if let Some(state) = self.nodes.get_mut(name)
+            && state.standings != standings
+        {
+            state.standings = standings;
+            self.touched_nodes.insert(name.to_owned());
+        }
     }
 
     pub(crate) fn set_health(&mut self, probe: SocketAddr, healthy: bool) {
@@ -216,8 +256,8 @@ impl Index {
     }
 
     /// Whether the health of every node is known.
-    pub(crate) fn is_informed(&self) -> bool {
-        let probes = self.nodes.values().filter_map(|state| state.probe);
+    pub fn is_informed(&self) -> bool {
+        let probes = self.nodes.values().flat_map(NodeState::probes);
         let mut unknown = probes.filter(|probe| !self.health.contains_key(probe));
         unknown.next().is_none()
     }
@@ -226,21 +266,27 @@ impl Index {
         self.nobody_fit
     }
 
-    pub(crate) fn nodes(&self) -> Vec<NodeView> {
-        let view = |(name, state): (&String, &NodeState)| NodeView {
-            name: name.clone(),
-            given: self.is_fit(state) || self.nobody_fit && is_eligible(state),
-            probe: state.probe,
-            refused: state.refused,
-            left_out: match state.entry {
-                None => {
-                    Some("has no address at which node ports answer, or a name that does not fit")
-                }
-                Some(_) => state.facts.unfit.map(Unfit::as_str),
-            },
-            healthy: state
-                .probe
-                .and_then(|probe| self.health.get(&probe).copied()),
+    pub fn nodes(&self) -> Vec<NodeView> {
+        let view = |(name, state): (&String, &NodeState)| {
+            // What is in no partition comes first.
+            let first = state.standings.iter().next();
+            let (partition, standing) = first.unzip();
+            let partition = partition.and_then(Option::as_deref);
+            let probe = standing.and_then(|standing| standing.probe);
+            NodeView {
+                name: name.clone(),
+                given: self.is_fit(state, partition)
+                    || self.nobody_fit && is_eligible(state, partition),
+                probe,
+                refused: standing.and_then(|standing| standing.refused),
+                left_out: match standing {
+                    None => Some(
+                        "has no address at which node ports answer, or a name that does not fit",
+                    ),
+                    Some(_) => state.facts.unfit.map(Unfit::as_str),
+                },
+                healthy: probe.and_then(|probe| self.health.get(&probe).copied()),
+            }
         };
         self.nodes.iter().map(view).collect()
     }
@@ -261,19 +307,14 @@ impl Index {
     pub(crate) fn take(&mut self) -> Vec<Patch> {
         let mut patches = Vec::new();
         for name in mem::take(&mut self.touched_nodes) {
-            let entry = self.nodes.get(&name).and_then(|state| state.entry.clone());
-            if let Some(key) = self.settings.origin.key(&[&name, "node"]) {
-                let content =
-                    entry.map(|entry| zone::Content::Addresses(entry.addresses.clone().into()));
-                patches.push(Patch::Set(key, content));
-            }
+            self.rename(&name, &mut patches);
             self.touched
                 .extend(self.local.get(&name).into_iter().flatten().cloned());
             self.touched_shared = true;
         }
         if mem::take(&mut self.touched_shared) {
-            let shared = self.shared();
-            patches.push(Patch::Shared(shared));
+            patches.extend(self.shared());
+            self.touched.extend(self.selecting.iter().cloned());
         }
         for name in mem::take(&mut self.touched) {
             self.renew(&name, &mut patches);
@@ -294,38 +335,129 @@ impl Index {
         probes
     }
 
-    /// The nodes that serve what is on all of them: those that are fit, or all rather than none.
-    fn shared(&mut self) -> Arc<[Member]> {
-        let member = |state: &NodeState| state.entry.clone().map(|node| Member { node, weight: 1 });
-        let fit = self
+    /// The names of a node again, with the addresses that it has in each partition.
+    fn rename(&mut self, name: &str, patches: &mut Vec<Patch>) {
+        let standings = self.nodes.get(name).map(|state| &state.standings);
+        let standings = standings.into_iter().flat_map(BTreeMap::values);
+        let wanted: BTreeMap<Key, Arc<[IpAddr]>> = standings
+            .map(|standing| {
+                (
+                    standing.key.clone(),
+                    standing.entry.addresses.clone().into(),
+                )
+            })
+            .collect();
+        let keys = wanted.keys().cloned().collect();
+        let before = match wanted.is_empty() {
+            true => self.node_keys.remove(name),
+            false => self.node_keys.insert(name.to_owned(), keys),
+        };
+        let gone = before.unwrap_or_default();
+        let gone = gone.into_iter().filter(|key| !wanted.contains_key(key));
+        patches.extend(gone.map(|key| Patch::Set(key, None)));
+        let contents = wanted
+            .into_iter()
+            .map(|(key, addresses)| Patch::Set(key, Some(zone::Content::Addresses(addresses))));
+        patches.extend(contents);
+    }
+
+    /// The lists of nodes that serve what is on all of them.
+    fn shared(&mut self) -> Vec<Patch> {
+        let partitions: BTreeSet<Arc<str>> = self
             .nodes
             .values()
-            .filter(|state| self.is_fit(state))
-            .filter_map(member);
-        let fit: Vec<Member> = fit.collect();
-        let all = || {
-            self.nodes
-                .values()
-                .filter(|state| is_eligible(state))
-                .filter_map(member)
-                .collect::<Vec<_>>()
+            .flat_map(|state| state.standings.keys().flatten().cloned())
+            .collect();
+        let gone = std::mem::replace(&mut self.lists, partitions);
+        let all: BTreeSet<Option<Arc<str>>> = gone
+            .into_iter()
+            .chain(self.lists.iter().cloned())
+            .map(Some)
+            .chain([None])
+            .collect();
+        let members = self.members(None);
+        let fit = |state: &NodeState| self.is_fit(state, None);
+        self.nobody_fit = !members.is_empty() && !self.nodes.values().any(fit);
+        all.into_iter()
+            .map(|partition| {
+                let members = self.members(partition.as_deref());
+                Patch::Shared(partition, members.into())
+            })
+            .collect()
+    }
+
+    /// The nodes that are fit, or all rather than none.
+    fn members(&self, partition: Option<&str>) -> Vec<Member> {
+        let of = |fit: &dyn Fn(&NodeState) -> bool| -> Vec<Member> {
+            let nodes = self.nodes.values().filter(|state| fit(state));
+            let standings = nodes.filter_map(|state| state.standing(partition));
+            standings
+                .map(|standing| Member {
+                    node: standing.entry.clone(),
+                    weight: 1,
+                })
+                .collect()
         };
-        let members = if fit.is_empty() { all() } else { fit.clone() };
-        self.nobody_fit = fit.is_empty() && !members.is_empty();
-        members.into()
+        let fit = of(&|state| self.is_fit(state, partition));
+        if fit.is_empty() {
+            of(&|state| is_eligible(state, partition))
+        } else {
+            fit
+        }
     }
 
-    fn is_fit(&self, state: &NodeState) -> bool {
-        is_eligible(state)
-            && state
-                .probe
-                .is_some_and(|probe| self.health.get(&probe) == Some(&true))
+    fn is_fit(&self, state: &NodeState, partition: Option<&str>) -> bool {
+        let probe = state
+            .standing(partition)
+            .and_then(|standing| standing.probe);
+        is_eligible(state, partition)
+            && probe.is_some_and(|probe| self.health.get(&probe) == Some(&true))
     }
 
-    fn node_entry(&self, name: &str, facts: &Node) -> Option<Arc<zone::Node>> {
-        let key = self.settings.origin.key(&[name, "node"])?;
+    fn standings(&self, name: &str, facts: &Node) -> BTreeMap<Option<Arc<str>>, Standing> {
         let report = self.reports.get(name);
-        let answers = |ip: IpAddr| report.is_none_or(|report| report.answers_at(ip));
+        let partitions = report
+            .into_iter()
+            .flat_map(|report| report.reach.partitions());
+        let all = [None].into_iter().chain(partitions.map(Some));
+        all.filter_map(|partition| {
+            let standing = self.standing(name, facts, partition)?;
+            Some((partition.map(Arc::from), standing))
+        })
+        .collect()
+    }
+
+    fn standing(&self, name: &str, facts: &Node, partition: Option<&str>) -> Option<Standing> {
+        let parts: Vec<&str> = match partition {
+            None => vec![name, "node"],
+            Some(partition) => [name]
+                .into_iter()
+                .chain(partition.split('.'))
+                .chain(["partition"])
+                .collect(),
+        };
+        let key = self.settings.origin.key(&parts)?;
+        let addresses = self.addresses(name, facts, partition);
+        let given = *addresses.first()?;
+        let full = self.settings.origin.full(std::borrow::Borrow::borrow(&key));
+        let (probe, refused) = self.aim(name, facts, given);
+        Some(Standing {
+            key,
+            entry: Arc::new(zone::Node {
+                name: full,
+                addresses,
+            }),
+            probe,
+            refused,
+        })
+    }
+
+    fn addresses(&self, name: &str, facts: &Node, partition: Option<&str>) -> Vec<IpAddr> {
+        let report = self.reports.get(name);
+        let answers = |ip: IpAddr| match report {
+            Some(report) => report.reach.answers_at(ip, partition),
+            None => partition.is_none(),
+        };
         let of = |kind: &AddressKind, v4: bool| -> Vec<IpAddr> {
             let all = facts
                 .addresses
@@ -340,25 +472,20 @@ impl Index {
                 .map(|kind| of(kind, v4))
                 .find(|found| !found.is_empty())
         };
-        let addresses: Vec<IpAddr> = [first(true), first(false)]
+        [first(true), first(false)]
             .into_iter()
             .flatten()
             .flatten()
-            .collect();
-        let full = self.settings.origin.full(std::borrow::Borrow::borrow(&key));
-        (!addresses.is_empty()).then(|| {
-            Arc::new(zone::Node {
-                name: full,
-                addresses,
-            })
-        })
+            .collect()
     }
 
-    /// Probe a node where it says whether it is fit.
-    fn aim(&mut self, name: &str) {
-        let Some(state) = self.nodes.get(name) else {
-            return;
-        };
+    /// Where a node that is given with this address first says whether it is fit.
+    fn aim(
+        &self,
+        name: &str,
+        facts: &Node,
+        given: IpAddr,
+    ) -> (Option<SocketAddr>, Option<(IpAddr, Refused)>) {
         let port = self
             .reports
             .get(name)
@@ -366,36 +493,21 @@ impl Index {
             .unwrap_or(self.settings.healthz_port);
         // An address that may not be probed is not passed over for another: the node would be
         // judged by an address that the operator did not mean.
-        let (probe, refused) = match self.probed_address(state) {
+        match self.probed_address(facts, given) {
             None => (None, None),
             Some(ip) => match self.settings.ranges.check(ip, true) {
                 Ok(()) => (Some(SocketAddr::new(ip, port)), None),
                 Err(why) => (None, Some((ip, why))),
             },
-        };
-        let before = state.probe;
-        if state.refused != refused
-            && let Some(state) = self.nodes.get_mut(name)
-        {
-            state.refused = refused;
-            self.touched_nodes.insert(name.to_owned());
-        }
-        if before != probe {
-            self.swap_probe(&User::Node(name.to_owned()), before, probe);
-            if let Some(state) = self.nodes.get_mut(name) {
-                state.probe = probe;
-            }
-            self.touched_nodes.insert(name.to_owned());
         }
     }
 
-    fn probed_address(&self, state: &NodeState) -> Option<IpAddr> {
+    fn probed_address(&self, facts: &Node, given: IpAddr) -> Option<IpAddr> {
         if self.settings.probed.is_empty() {
-            let given = state.entry.as_ref()?;
-            return given.addresses.first().copied();
+            return Some(given);
         }
         let of = |kind: &AddressKind| {
-            let all = &state.facts.addresses;
+            let all = &facts.addresses;
             all.iter().find(|(its, _)| its == kind).map(|(_, ip)| *ip)
         };
         self.settings.probed.iter().find_map(of)
@@ -425,8 +537,8 @@ impl Index {
     }
 }
 
-fn is_eligible(state: &NodeState) -> bool {
-    state.facts.unfit.is_none() && state.entry.is_some()
+fn is_eligible(state: &NodeState, partition: Option<&str>) -> bool {
+    state.facts.unfit.is_none() && state.standing(partition).is_some()
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! What a Service puts into the zone.
 
-use super::{Index, User, is_eligible};
+use super::{Index, NodeState, User, is_eligible};
 use crate::facts::{Port, Reach, Service, Slice};
 use crate::zone::names::host_name;
 use crate::zone::{Content, Key, Member, Nodes, Patch, Target};
 use portico_model::key::ObjectKey;
+use portico_model::pools::AddressRange;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl Index {
@@ -44,12 +45,13 @@ impl Index {
             .filter(|facts| needs_own_nodes(facts))
             .map(|_| ready(state.slices.values()));
         let on: BTreeSet<&String> = nodes.iter().flat_map(BTreeMap::keys).collect();
-        let port = state.facts.as_ref().and_then(|facts| facts.health_port);
+        let facts = state.facts.as_ref();
+        let port = facts.and_then(|facts| facts.health_port);
+        let partition = facts.and_then(|facts| facts.partition.as_deref());
         let at = |node: &&String| {
-            self.nodes
-                .get(*node)
-                .filter(|node| self.is_fit(node))?
-                .probe
+            let node = self.nodes.get(*node);
+            let node = node.filter(|node| self.is_fit(node, partition))?;
+            node.standing(partition)?.probe
         };
         let probes: BTreeSet<SocketAddr> = port
             .map(|port| {
@@ -61,6 +63,15 @@ impl Index {
             .unwrap_or_default();
         let on: BTreeSet<String> = on.into_iter().cloned().collect();
         self.depend(name, on);
+        if facts_select(
+            self.services
+                .get(name)
+                .and_then(|state| state.facts.as_ref()),
+        ) {
+            self.selecting.insert(name.clone());
+        } else {
+            self.selecting.remove(name);
+        }
         let before = self
             .services
             .get(name)
@@ -114,42 +125,66 @@ impl Index {
                 names.balanced()
             }
             Reach::Balanced | Reach::Public => {
-                names.public(self.nodes_of(facts, state.slices.values()))
+                let nodes = self.nodes_of(facts, state.slices.values());
+                match &facts.within {
+                    None => names.public(nodes),
+                    Some(within) => names.selected(self.addresses_within(&nodes, within)),
+                }
             }
             Reach::Cluster if self.settings.cluster_services => names.cluster(),
             Reach::Cluster => Vec::new(),
         }
     }
 
+    /// Of the addresses that are given for nodes, these.
+    fn addresses_within(&self, nodes: &Nodes, within: &[AddressRange]) -> Arc<[IpAddr]> {
+        let members = match nodes {
+            Nodes::Shared(partition) => self.members(partition.as_deref()),
+            Nodes::Own(members) => members.to_vec(),
+        };
+        let mut addresses: Vec<IpAddr> = members
+            .iter()
+            .flat_map(|member| &member.node.addresses)
+            .filter(|address| within.iter().any(|range| range.contains(**address)))
+            .copied()
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses.into()
+    }
+
     fn nodes_of<'a>(&self, facts: &Service, slices: impl Iterator<Item = &'a Slice>) -> Nodes {
+        let shared = Nodes::Shared(facts.partition.clone());
         if !facts.local {
-            return Nodes::Shared;
+            return shared;
         }
+        let partition = facts.partition.as_deref();
         let ready = ready(slices);
-        let with = |fit: &dyn Fn(&super::NodeState) -> bool| -> Vec<Member> {
+        let with = |fit: &dyn Fn(&NodeState) -> bool| -> Vec<Member> {
             let found = ready
                 .iter()
                 .filter_map(|(name, weight)| Some((self.nodes.get(name)?, *weight)));
-            let fit = found.filter(|(node, _)| is_eligible(node) && fit(node));
+            let fit = found.filter(|(node, _)| is_eligible(node, partition) && fit(node));
             fit.filter_map(|(node, weight)| {
                 Some(Member {
-                    node: node.entry.clone()?,
+                    node: node.standing(partition)?.entry.clone(),
                     weight,
                 })
             })
             .collect()
         };
-        let says_yes = |node: &super::NodeState| match (facts.health_port, node.probe) {
+        let probe = |node: &NodeState| node.standing(partition)?.probe;
+        let says_yes = |node: &NodeState| match (facts.health_port, probe(node)) {
             (Some(port), Some(probe)) => {
                 self.health.get(&SocketAddr::new(probe.ip(), port)) == Some(&true)
             }
             _ => true,
         };
-        let fit = with(&|node| self.is_fit(node) && says_yes(node));
+        let fit = with(&|node| self.is_fit(node, partition) && says_yes(node));
         // Rather all that have endpoints than none, and rather all nodes than none.
         let given = if fit.is_empty() { with(&|_| true) } else { fit };
         if given.is_empty() {
-            Nodes::Shared
+            shared
         } else {
             Nodes::Own(Arc::from(given))
         }
@@ -160,6 +195,11 @@ impl Index {
 fn needs_own_nodes(facts: &Service) -> bool {
     let by_balancer = !facts.addresses.is_empty() || !facts.hosts.is_empty();
     facts.local && (facts.reach == Reach::Public || facts.reach == Reach::Balanced && !by_balancer)
+}
+
+/// It gives addresses of its own choice, which follow from all nodes.
+fn facts_select(facts: Option<&Service>) -> bool {
+    facts.is_some_and(|facts| facts.within.is_some())
 }
 
 /// Ready endpoints by node. Slices of both families have the same pods, and those count once.
@@ -278,6 +318,21 @@ impl Names<'_> {
 
     fn cluster(&self) -> Vec<(Key, Content)> {
         let addresses: Arc<[_]> = self.facts.cluster_ips.clone().into();
+        self.at_addresses(addresses, |port| Some(port.port))
+    }
+
+    /// Node ports on some addresses alone: the names of nodes have others as well.
+    fn selected(&self, addresses: Arc<[IpAddr]>) -> Vec<(Key, Content)> {
+        let families = self.facts.families;
+        let addresses = addresses.iter().filter(|address| families.has(address));
+        self.at_addresses(addresses.copied().collect(), |port| port.node_port)
+    }
+
+    fn at_addresses(
+        &self,
+        addresses: Arc<[IpAddr]>,
+        number: impl Fn(&Port) -> Option<u16>,
+    ) -> Vec<(Key, Content)> {
         let Some(key) = self.key("svc").filter(|_| !addresses.is_empty()) else {
             return Vec::new();
         };
@@ -289,7 +344,7 @@ impl Names<'_> {
         let of_port = |port: &Port| {
             let target = Target {
                 name: name.clone(),
-                port: port.port,
+                port: number(port)?,
                 addresses: addresses.clone(),
             };
             Some((self.srv_key(port)?, Content::Targets(vec![target])))

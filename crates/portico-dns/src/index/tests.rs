@@ -3,6 +3,7 @@ use crate::facts::Reach;
 use crate::testing::{HEALTHZ, Rig, ips, name, node, service, slice};
 use crate::zone::Families;
 use portico_model::checks::Range;
+use portico_model::report::{NodePortReach, NodeReport, PartitionAddresses};
 use portico_view::fitness::Unfit;
 
 fn public() -> Service {
@@ -144,6 +145,132 @@ fn external_addresses_of_nodes_go_first() {
     );
 }
 
+/// What a node says of where its node ports answer, and of that in port partitions.
+fn report(networks: &[&str], partitions: &[(&str, &[&str])]) -> Report {
+    let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+    let partitions = partitions
+        .iter()
+        .map(|(name, addresses)| PartitionAddresses {
+            name: name.to_string(),
+            addresses: texts(addresses),
+        });
+    let told = NodeReport {
+        node_ports: Some(texts(networks)),
+        partitions: partitions.collect(),
+        ..NodeReport::default()
+    };
+    Report {
+        healthz_port: None,
+        reach: NodePortReach::from(&told),
+    }
+}
+
+#[test]
+fn node_ports_of_a_partition_are_given_at_its_addresses_alone() {
+    let in_left = |local| Service {
+        partition: Some("left".into()),
+        local,
+        ..public()
+    };
+    let mut rig = Rig::new();
+    for (node_name, shared, left) in [
+        ("n1", "10.0.0.1", "10.0.9.1"),
+        ("n2", "10.0.0.2", "10.0.9.2"),
+    ] {
+        rig.index.set_node(node_name, Some(node(&[shared, left])));
+        let left = format!("{left}/32");
+        rig.index.set_report(
+            node_name,
+            Some(report(&["10.0.0.0/8"], &[("left", &[&left])])),
+        );
+    }
+    // It has no other address, and is given all the same.
+    rig.index.set_node("n3", Some(node(&["10.0.9.3"])));
+    rig.index.set_report(
+        "n3",
+        Some(report(&["10.0.0.0/8"], &[("left", &["10.0.9.3/32"])])),
+    );
+    let probes = rig.index.take_probes().wanted;
+    assert_eq!(
+        probes.len(),
+        5,
+        "each address that is given is probed: {probes:?}"
+    );
+    for probe in &probes {
+        rig.health(&probe.to_string(), true);
+    }
+    rig.index
+        .set_service(name("shop/web"), Some(in_left(false)));
+    rig.index.set_service(name("shop/plain"), Some(public()));
+    let web = [
+        "_http._tcp.web.shop.svc SRV 0 1 30080 n1.left.partition.example.com.",
+        "_http._tcp.web.shop.svc SRV 0 1 30080 n2.left.partition.example.com.",
+        "_http._tcp.web.shop.svc SRV 0 1 30080 n3.left.partition.example.com.",
+        "web.shop.svc A 10.0.9.1",
+        "web.shop.svc A 10.0.9.2",
+        "web.shop.svc A 10.0.9.3",
+    ];
+    assert_eq!(rig.records("web.shop"), web);
+    assert_eq!(
+        rig.records("n1.left.partition A"),
+        ["n1.left.partition A 10.0.9.1"]
+    );
+    assert_eq!(
+        rig.records("plain.shop.svc A"),
+        ["plain.shop.svc A 10.0.0.1", "plain.shop.svc A 10.0.0.2"]
+    );
+    // What does not answer there is not given there.
+    rig.health(&format!("10.0.9.2:{HEALTHZ}"), false);
+    assert_eq!(rig.records("web.shop.svc A"), [web[3], web[5]]);
+    assert_eq!(rig.records("plain.shop.svc A 10").len(), 2);
+    rig.index.set_service(name("shop/web"), Some(in_left(true)));
+    rig.index.set_slice(
+        name("shop/web-1"),
+        Some(slice("shop/web", "IPv4", &[("n1", 3)])),
+    );
+    assert_eq!(
+        rig.records("web.shop"),
+        [
+            "_http._tcp.web.shop.svc SRV 0 3 30080 n1.left.partition.example.com.",
+            web[3]
+        ]
+    );
+    // No node has the partition any more.
+    for node in ["n1", "n2", "n3"] {
+        rig.index
+            .set_report(node, Some(report(&["10.0.0.0/8"], &[])));
+    }
+    assert_eq!(rig.records("web.shop"), [""; 0]);
+    assert_eq!(rig.records("partition"), [""; 0]);
+    rig.index
+        .set_service(name("shop/web"), Some(in_left(false)));
+    assert_eq!(rig.records("web.shop"), [""; 0]);
+}
+
+#[test]
+fn of_a_service_that_selects_addresses_only_those_are_given() {
+    let mut rig = Rig::with_nodes();
+    let select = |text: &str| Service {
+        within: Some(portico_model::partitions::ranges(text).unwrap_or_default()),
+        ..public()
+    };
+    rig.index
+        .set_service(name("shop/web"), Some(select("10.0.0.2/32, fd00::/127")));
+    assert_eq!(
+        rig.records("web.shop"),
+        [
+            "_http._tcp.web.shop.svc SRV 0 1 30080 web.shop.svc.example.com.",
+            "web.shop.svc A 10.0.0.2",
+            "web.shop.svc AAAA fd00::1",
+        ]
+    );
+    rig.health(&format!("10.0.0.2:{HEALTHZ}"), false);
+    assert_eq!(rig.records("web.shop.svc A 10"), [""; 0]);
+    rig.index
+        .set_service(name("shop/web"), Some(select("nonsense")));
+    assert_eq!(rig.records("web.shop"), [""; 0]);
+}
+
 /// What is published answers: no address at which the node says that node ports do not.
 #[test]
 fn only_addresses_at_which_node_ports_answer_are_given_and_probed() {
@@ -156,13 +283,7 @@ fn only_addresses_at_which_node_ports_answer_are_given_and_probed() {
     let unfit = None;
     rig.index.set_node("n1", Some(Node { addresses, unfit }));
     rig.index.take_probes();
-    let listens = |networks: &[&str]| {
-        let networks = networks.iter().map(|text| text.parse().unwrap());
-        Some(Report {
-            healthz_port: None,
-            node_ports: Some(networks.collect()),
-        })
-    };
+    let listens = |networks: &[&str]| Some(report(networks, &[]));
     for (networks, given, probed) in [
         (
             &["10.0.0.1/32", "fd00::1/128"][..],
@@ -338,7 +459,7 @@ fn a_node_may_tell_its_port() {
     rig.index.take_probes();
     let at_9999 = Report {
         healthz_port: Some(9999),
-        node_ports: None,
+        ..Report::default()
     };
     rig.index.set_report("n1", Some(at_9999.clone()));
     rig.index.set_report("n9", Some(at_9999));

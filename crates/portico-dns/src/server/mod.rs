@@ -64,7 +64,7 @@ impl Transferring {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot answer at {address} by {transport}: {source}{hint}")]
+#[error("cannot answer at {address} by {transport}{hint}")]
 pub struct BindError {
     address: SocketAddr,
     transport: &'static str,
@@ -176,9 +176,9 @@ pub(crate) fn bind(listen: &[Listen]) -> Result<Sockets, BindError> {
     for Listen { address, optional } in listen {
         let bad = |transport, source: io::Error| {
             let hint = match source.kind() {
-                io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE",
+                io::ErrorKind::PermissionDenied => " (ports below 1024 need CAP_NET_BIND_SERVICE)",
                 io::ErrorKind::AddrInUse => {
-                    "; does another DNS server run here? --listen takes single addresses"
+                    " (does another DNS server run here? --listen takes single addresses)"
                 }
                 _ => "",
             };

@@ -3,6 +3,7 @@
 
 use hickory_proto::rr::rdata::{A, AAAA, CNAME, SRV};
 use hickory_proto::rr::{Name, RData, RecordType};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -38,10 +39,14 @@ pub struct Member {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nodes {
-    /// The zone's list of nodes that are fit.
-    Shared,
+    /// The zone's list of nodes that are fit: of those that have addresses in this port partition,
+    /// or in none.
+    Shared(Option<Arc<str>>),
     Own(Arc<[Member]>),
 }
+
+/// Nodes that are fit, by the port partition in which they have addresses.
+pub type Lists = HashMap<Option<Arc<str>>, Arc<[Member]>>;
 
 /// Where a port is found, other than on nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +79,8 @@ pub enum Content {
 /// What is wanted of a content.
 pub struct Wanted<'a> {
     pub content: &'a Content,
-    /// The zone's list of fit nodes.
-    pub shared: &'a [Member],
+    /// The zone's lists of fit nodes.
+    pub shared: &'a Lists,
 }
 
 impl<'a> Wanted<'a> {
@@ -85,7 +90,7 @@ impl<'a> Wanted<'a> {
         families: Families,
     ) -> impl Iterator<Item = &'a Member> + use<'a> {
         let members = match nodes {
-            Nodes::Shared => self.shared,
+            Nodes::Shared(partition) => self.shared.get(partition).map_or(&[][..], AsRef::as_ref),
             Nodes::Own(members) => members,
         };
         members.iter().filter(move |member| {

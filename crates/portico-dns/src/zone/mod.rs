@@ -5,8 +5,8 @@
 mod content;
 pub(crate) mod names;
 
-pub(crate) use content::{Content, Families, Member, Node, Nodes, Target, Wanted, address};
-pub(crate) use names::{Key, Origin};
+pub use content::{Content, Families, Lists, Member, Node, Nodes, Target, Wanted, address};
+pub use names::{Key, Origin};
 
 use hickory_proto::rr::rdata::{NS, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
@@ -45,8 +45,8 @@ struct Entry {
 pub enum Patch {
     /// This stands at a name now, or nothing does.
     Set(Key, Option<Content>),
-    /// These nodes are fit now.
-    Shared(Arc<[Member]>),
+    /// These nodes are fit now, with addresses in this port partition or in none.
+    Shared(Option<Arc<str>>, Arc<[Member]>),
 }
 
 pub enum Found<'a> {
@@ -63,7 +63,7 @@ pub struct Zone {
     /// Everything is known that the zone is made from.
     complete: bool,
     names: HashMap<Key, Entry>,
-    shared: Arc<[Member]>,
+    shared: Lists,
 }
 
 impl Zone {
@@ -72,7 +72,7 @@ impl Zone {
             serial,
             complete: false,
             names: HashMap::from([(Key::origin(), Entry::default())]),
-            shared: Arc::from([]),
+            shared: Lists::new(),
             settings: Arc::new(settings),
         };
         for (name, addresses) in zone.settings.servers.clone() {
@@ -127,10 +127,12 @@ impl Zone {
     pub fn apply(&mut self, patch: Patch) -> bool {
         match patch {
             Patch::Set(key, content) => self.set(key, content),
-            Patch::Shared(members) => {
-                let changed = *self.shared != *members;
-                self.shared = members;
-                changed
+            Patch::Shared(partition, members) if members.is_empty() => {
+                self.shared.remove(&partition).is_some()
+            }
+            Patch::Shared(partition, members) => {
+                let before = self.shared.insert(partition, members.clone());
+                before.as_ref() != Some(&members)
             }
         }
     }
@@ -275,7 +277,7 @@ pub struct Snapshot {
     settings: Arc<Settings>,
     serial: u32,
     names: Vec<(Key, Arc<Content>)>,
-    shared: Arc<[Member]>,
+    shared: Lists,
 }
 
 impl Snapshot {

@@ -1,6 +1,7 @@
 //! One packet for each rule, and every packet on any table.
 
 use super::*;
+use crate::edge::EdgeNode;
 use crate::key::ObjectKey;
 use crate::table::{NodeRules, PerFamily, Ports};
 use proptest::prelude::*;
@@ -137,6 +138,7 @@ fn packet(source: &str, destination: &str) -> Packet {
     Packet {
         origin,
         source: source.parse().unwrap(),
+        source_port: None,
         destination: destination.ip(),
         port: destination.port(),
         protocol: Protocol::Tcp,
@@ -147,6 +149,7 @@ fn packet(source: &str, destination: &str) -> Packet {
 /// What became of a packet, in few letters: `forward` with the pool and an `M` if masqueraded.
 fn short(explanation: &Explanation) -> String {
     match &explanation.verdict {
+        Verdict::Node { .. } => "node".into(),
         Verdict::Forward { candidates, .. } => {
             let pool = if candidates.len() == 1 {
                 "local"
@@ -661,10 +664,104 @@ proptest! {
     #[test]
     fn every_packet_has_an_explanation(table in any_table(), source in any_address(), destination in any_address(), port in 0..3u16, node: bool) {
         let origin = if node { Origin::Node } else { Origin::Interface("".into()) };
-        let packet = Packet { origin, source, destination, port, protocol: Protocol::Tcp, local: [source].into() };
+        let packet = Packet { origin, source, source_port: None, destination, port, protocol: Protocol::Tcp, local: [source].into() };
         let explanation = explain(&table, &packet);
         prop_assert!(explanation.to_string().lines().count() >= 2);
         let decided = !matches!(explanation.verdict, Verdict::NotOurs { .. });
         prop_assert!(!decided || !explanation.steps.is_empty());
+    }
+}
+
+/// Two nodes beside this one: one is a neighbour, to the other there is no way.
+fn with_edge(by_address: bool) -> ForwardingTable {
+    let node = |name: &str, way| EdgeNode {
+        name: name.into(),
+        endpoints: 1,
+        way,
+    };
+    let slots: Vec<u16> = (0..SLOTS).map(|slot| slot % 3).collect();
+    let edge = Edge {
+        addresses: ["203.0.113.1".parse().unwrap()].into(),
+        by_address,
+        nodes: [
+            node("here", Way::Here),
+            node("near", Way::Neighbour("172.30.0.12".parse().unwrap())),
+            node("far", Way::None),
+        ]
+        .into(),
+        slots: slots.into(),
+    };
+    let (own, other) = (endpoint("10.244.1.9", true), endpoint("10.244.2.9", false));
+    let frontend = Frontend {
+        kind: FrontendKind::LoadBalancerIp,
+        address: Some("203.0.113.1".parse().unwrap()),
+        port: 80,
+        inside: Outcome::Cluster,
+        outside: Outcome::Cluster,
+        masquerade: Masquerade::Always,
+        sources: None,
+    };
+    let port = ServicePort {
+        frontends: vec![frontend],
+        cluster: [own, other].into(),
+        local: [own].into(),
+        edge: Some(Arc::new(edge)),
+        ..ServicePort::default()
+    };
+    let key = PortKey {
+        service: ObjectKey {
+            namespace: "default".into(),
+            name: "edge".into(),
+        },
+        port: "".into(),
+        protocol: Protocol::Tcp,
+        family: Family::V4,
+    };
+    let mut rules = rules();
+    rules.edge.v4 = true;
+    ForwardingTable::new(rules, Ports::from([(key, Arc::new(port))]))
+}
+
+#[test]
+fn the_edge_names_slot_and_node() {
+    let table = with_edge(false);
+    let (mut seen, client) = (std::collections::BTreeSet::new(), "198.51.100.7");
+    for source_port in 1000..1100 {
+        let packet = Packet {
+            source_port: Some(source_port),
+            ..packet(client, "203.0.113.1:80")
+        };
+        let explanation = explain(&table, &packet);
+        let slot = crate::edge::hash::slot(client.parse().unwrap(), Some(source_port));
+        let step = format!("its slot, {slot} of 509, is ");
+        assert!(explanation.to_string().contains(&step), "{explanation}");
+        let wanted = match slot % 3 {
+            0 => {
+                assert!(
+                    explanation
+                        .to_string()
+                        .contains("10.244.1.9:8080 on this node, from the sender's")
+                );
+                "forward"
+            }
+            1 => "sent to near (172.30.0.12) as it is",
+            _ => "on no network of this node",
+        };
+        assert!(explanation.to_string().contains(wanted), "{explanation}");
+        seen.insert(slot % 3);
+    }
+    assert_eq!(seen.len(), 3);
+    let shares = explain(&table, &packet(client, "203.0.113.1:80")).to_string();
+    assert!(shares.contains("here has 170 of 509 slots"), "{shares}");
+}
+
+#[test]
+fn pods_and_the_node_itself_have_no_edge() {
+    let table = with_edge(true);
+    let outside = explain(&table, &packet("198.51.100.7", "203.0.113.1:80")).to_string();
+    assert!(outside.contains("its slot, "), "{outside}");
+    for inside in [POD, NODE] {
+        let explanation = explain(&table, &packet(inside, "203.0.113.1:80")).to_string();
+        assert!(!explanation.contains("slot"), "{explanation}");
     }
 }

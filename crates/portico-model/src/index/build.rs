@@ -2,11 +2,13 @@
 
 use super::node::{Here, contains, of_family};
 use super::parse::host;
+use super::partitions::{Division, Selection};
 use super::pods::Access;
 use super::services::{Address, PortRecord, ServiceRecord, Visibility};
 use super::slices::{self, Candidate, SliceRecord};
 use super::topology::{Needs, Pools, pools};
 use crate::announce::Announceable;
+use crate::edge::{Edge, EdgeNode, Way, slots};
 use crate::key::ObjectKey;
 use crate::table::{
     Claim, Claims, Endpoint, Family, Frontend, FrontendIndex, FrontendKey, FrontendKind,
@@ -23,17 +25,21 @@ pub(super) struct Parts<'a> {
     pub slices: &'a [SliceRecord],
     pub here: &'a Here,
     pub access: &'a Access,
+    pub division: &'a Division,
 }
 
-/// Returns every frontend that a Service wants.
-///
-/// `own` are the node's primary addresses. A cluster IP among them would have the node refuse its
-/// own ports; external addresses may be the node's, since that is how many clusters are reached.
-pub(super) fn claims(
-    name: &ObjectKey,
-    record: &ServiceRecord,
-    own: &PerFamily<Option<IpAddr>>,
-) -> Claims {
+/// What claims depend on beside the Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClaimedWith {
+    /// The node's primary addresses. A cluster IP among them would have the node refuse its own
+    /// ports; external addresses may be the node's, since that is how many clusters are reached.
+    pub own: PerFamily<Option<IpAddr>>,
+    pub division: Arc<Division>,
+}
+
+/// Every frontend that a Service wants.
+pub(super) fn claims(name: &ObjectKey, record: &ServiceRecord, with: &ClaimedWith) -> Claims {
+    let ClaimedWith { own, division } = with;
     let mut claims = Claims::default();
     for (port, family) in ports(record) {
         let key = port_key(name, port, family);
@@ -46,7 +52,15 @@ pub(super) fn claims(
             };
             (frontend, Claim::new(kind, record.created, key.clone()))
         };
-        for at in record.addresses(port, family) {
+        let lacks_partition = record.selection.as_ref().is_some_and(|selection| {
+            port.node_port != 0 && division.addresses(selection, family).is_none()
+        });
+        if lacks_partition {
+            claims
+                .refused
+                .push(claim(FrontendKind::NodePort, None, port.node_port));
+        }
+        for at in record.addresses(port, family, division) {
             let is_own = at.kind == FrontendKind::ClusterIp && at.address == *own.get(family);
             let wanted = claim(at.kind, at.address, at.port);
             match is_own || at.address.and_then(unservable).is_some() {
@@ -91,8 +105,19 @@ impl Parts<'_> {
                 0
             }
         };
+        let of_families = |selection: &Selection| -> Arc<[IpAddr]> {
+            Family::BOTH
+                .into_iter()
+                .flat_map(|family| {
+                    self.division
+                        .addresses(selection, family)
+                        .unwrap_or_default()
+                })
+                .collect()
+        };
         Some(HealthCheck {
             port: self.record.health_check_port,
+            addresses: self.record.selection.as_deref().map(of_families),
             families,
             ready: PerFamily {
                 v4: ready(Family::V4),
@@ -136,13 +161,16 @@ impl Parts<'_> {
     }
 
     fn service_port(&self, key: &PortKey, port: &PortRecord, index: &FrontendIndex) -> ServicePort {
-        let mut addresses = self.record.addresses(port, key.family);
+        let mut addresses = self.record.addresses(port, key.family, self.division);
         let external = addresses
             .iter()
             .any(|address| address.kind != FrontendKind::ClusterIp);
+        let edge = self.edge(key, &addresses, index);
         let needs = Needs {
             cluster: !self.record.internal_local || external,
-            local: self.record.internal_local || (self.record.external_local && external),
+            local: self.record.internal_local
+                || (self.record.external_local && external)
+                || edge.is_some(),
         };
         let candidates = slices::candidates(self.slices, key.family, &key.port, key.protocol);
         let pools = pools(&candidates, needs, &self.here.zone);
@@ -172,8 +200,58 @@ impl Parts<'_> {
             affinity: self.record.affinity,
             health_check,
             dmz: self.dmz(key.family),
-            ..assemble(frontends, pools, &candidates)
+            ..assemble(frontends, pools, &candidates, edge)
         }
+    }
+
+    /// `None` where this node treats packets from outside as if there were no edge: by all of what
+    /// is asked here, or since it serves none of the addresses that nodes announce.
+    fn edge(
+        &self,
+        key: &PortKey,
+        addresses: &[Address],
+        index: &FrontendIndex,
+    ) -> Option<Arc<Edge>> {
+        let surroundings = self.here.surroundings.as_deref()?;
+        if !self.record.edge || !*self.here.pods_known.get(key.family) {
+            return None;
+        }
+        let of_edge = |at: &&Address| {
+            let frontend = FrontendKey {
+                family: key.family,
+                address: at.address,
+                port: at.port,
+                protocol: key.protocol,
+            };
+            at.kind == FrontendKind::LoadBalancerIp && index.owner(&frontend) == Some(key)
+        };
+        let addresses: Box<[IpAddr]> = addresses
+            .iter()
+            .filter(of_edge)
+            .filter_map(|at| at.address)
+            .filter(|address| surroundings.announces(*address))
+            .collect();
+        if addresses.is_empty() {
+            return None;
+        }
+        let weights = slices::weights(self.slices, key.family, &key.port, key.protocol)?;
+        let slots = slots::assign(&weights)?;
+        let way = |name: &Arc<str>| match surroundings.neighbours.get(name) {
+            _ if *name == self.here.name => Way::Here,
+            Some(known) => known.get(key.family).map_or(Way::None, Way::Neighbour),
+            None => Way::None,
+        };
+        let node = |(name, endpoints): (Arc<str>, u32)| EdgeNode {
+            way: way(&name),
+            name,
+            endpoints,
+        };
+        Some(Arc::new(Edge {
+            addresses,
+            by_address: self.record.affinity.is_some(),
+            nodes: weights.into_iter().map(node).collect(),
+            slots,
+        }))
     }
 
     fn frontend(
@@ -259,7 +337,12 @@ impl Parts<'_> {
 }
 
 /// Keep of the pools what the frontends use.
-fn assemble(frontends: Vec<Frontend>, pools: Pools, candidates: &[Candidate<'_>]) -> ServicePort {
+fn assemble(
+    frontends: Vec<Frontend>,
+    pools: Pools,
+    candidates: &[Candidate<'_>],
+    edge: Option<Arc<Edge>>,
+) -> ServicePort {
     let used = |outcome| {
         frontends
             .iter()
@@ -270,7 +353,7 @@ fn assemble(frontends: Vec<Frontend>, pools: Pools, candidates: &[Candidate<'_>]
     } else {
         Vec::new()
     };
-    let local = if used(Outcome::Local) {
+    let local = if used(Outcome::Local) || edge.is_some() {
         pools.local
     } else {
         Vec::new()
@@ -291,6 +374,7 @@ fn assemble(frontends: Vec<Frontend>, pools: Pools, candidates: &[Candidate<'_>]
         cluster,
         local,
         lingering: shared(lingering),
+        edge,
         ..ServicePort::default()
     }
 }

@@ -1,13 +1,17 @@
 //! What is known of the node itself, and the rules that follow from it.
 
 use super::parse::{Complaints, host, parse_address};
+use super::partitions::{Division, Overlap, Partition, Partitions};
 use super::{DetectLocal, NodePortSetting, Settings};
+use crate::edge::Surroundings;
 use crate::objects::{Node, ServiceCidr, TO_BE_DELETED_TAINT, ZONE};
+use crate::partitions::PortPartition;
 use crate::table::{Family, LocalPods, NodePortAddresses, NodeRules, PerFamily};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 pub(super) struct NodeState {
     settings: Settings,
@@ -20,15 +24,20 @@ pub(super) struct NodeState {
     named: Vec<IpAddr>,
     pod_cidrs: Vec<IpNet>,
     service_cidrs: BTreeMap<String, Vec<IpNet>>,
-    /// The addresses of the node's interfaces, sorted.
+    labels: BTreeMap<String, String>,
+    partitions: Partitions,
+    /// Of the node's interfaces, sorted.
     addresses: Vec<IpAddr>,
-    /// Whether an input has changed since the last evaluation.
+    /// `None` where there is no edge.
+    surroundings: Option<Arc<Surroundings>>,
+    /// Something came in since somebody last asked.
     changed: bool,
 }
 
 /// What every Service depends on: a change of it rebuilds all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Here {
+    pub name: Arc<str>,
     pub zone: String,
     /// Loopback where it is not known.
     pub address: PerFamily<IpAddr>,
@@ -36,6 +45,7 @@ pub(super) struct Here {
     pub own: PerFamily<Option<IpAddr>>,
     pub pods_known: PerFamily<bool>,
     pub masquerade_all: bool,
+    pub surroundings: Option<Arc<Surroundings>>,
 }
 
 impl NodeState {
@@ -49,7 +59,10 @@ impl NodeState {
             named: Vec::new(),
             pod_cidrs: Vec::new(),
             service_cidrs: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            partitions: Partitions::default(),
             addresses: Vec::new(),
+            surroundings: None,
             changed: false,
         }
     }
@@ -80,6 +93,7 @@ impl NodeState {
                 .iter()
                 .any(|taint| taint.key == TO_BE_DELETED_TAINT);
         self.zone = node.metadata.labels.get(ZONE).cloned().unwrap_or_default();
+        self.labels.clone_from(&node.metadata.labels);
         self.named = named(node);
         self.primary = primary(&self.named);
         let cidrs = match node.spec.pod_cidrs.is_empty() {
@@ -119,11 +133,71 @@ impl NodeState {
         self.changed = true;
     }
 
-    pub(super) fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
+    pub fn apply_partition(&mut self, partition: &PortPartition, complaints: &mut Complaints<'_>) {
+        let read = Partition::read(partition, complaints);
+        self.partitions.insert(&partition.metadata.name, read);
+        self.changed = true;
+    }
+
+    pub fn delete_partition(&mut self, name: &str) {
+        self.partitions.remove(name);
+        self.changed = true;
+    }
+
+    pub fn partition_names(&self) -> Vec<Arc<str>> {
+        self.partitions.names().cloned().collect()
+    }
+
+    /// Who has which of the addresses on which node ports answer.
+    pub fn divide(&self) -> (Division, Vec<Overlap>) {
+        let all: Vec<IpAddr> = Family::BOTH
+            .into_iter()
+            .flat_map(|family| self.each_of(self.allowed(family), family))
+            .collect();
+        self.partitions.divide(&all, &self.labels)
+    }
+
+    /// The addresses of each partition that has any here, as others can know them, in the order in
+    /// which the first that has an address counts.
+    pub fn partition_networks(&self, division: &Division) -> Vec<(Arc<str>, Vec<IpNet>)> {
+        let networks = |(name, partition): (&Arc<str>, &Partition)| {
+            let networks: Vec<IpNet> = match partition.has_all_addresses() {
+                // One that is translated on its way to the node is in it as well.
+                true => Family::BOTH
+                    .into_iter()
+                    .flat_map(|family| self.node_port_networks(family))
+                    .collect(),
+                false => division
+                    .partitions
+                    .get(name)?
+                    .iter()
+                    .copied()
+                    .map(host)
+                    .collect(),
+            };
+            (!networks.is_empty()).then(|| (name.clone(), networks))
+        };
+        let of_node = self.partitions.of_node(&self.labels);
+        of_node.into_iter().filter_map(networks).collect()
+    }
+
+    pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.sort_unstable();
         addresses.dedup();
         self.addresses = addresses;
         self.changed = true;
+    }
+
+    pub fn set_surroundings(&mut self, surroundings: Option<Surroundings>) {
+        if self.surroundings.as_deref() != surroundings.as_ref() {
+            self.surroundings = surroundings.map(Arc::new);
+            self.changed = true;
+        }
+    }
+
+    /// Packets of pods of this node are not for the edge, so they have to be told from others.
+    fn has_edge(&self, family: Family) -> bool {
+        self.surroundings.is_some() && self.local_pods(family) != LocalPods::Unknown
     }
 
     /// A node that has never been seen is not fit.
@@ -134,6 +208,7 @@ impl NodeState {
     pub(super) fn here(&self) -> Here {
         let known = |family| self.local_pods(family) != LocalPods::Unknown;
         Here {
+            name: Arc::clone(&self.settings.node_name),
             zone: self.zone.clone(),
             address: PerFamily {
                 v4: self
@@ -152,10 +227,11 @@ impl NodeState {
                 v6: known(Family::V6),
             },
             masquerade_all: self.settings.masquerade_all,
+            surroundings: self.surroundings.clone(),
         }
     }
 
-    pub(super) fn rules(&self) -> NodeRules {
+    pub fn rules(&self, division: &Division) -> NodeRules {
         let service_cidrs = self.service_cidrs.values().flatten().copied();
         // Packets to unused addresses of these networks are dropped, so one that has the node's own
         // address would cut the node off.
@@ -168,13 +244,17 @@ impl NodeState {
                 v6: self.local_pods(Family::V6),
             },
             node_ports: PerFamily {
-                v4: self.node_ports(Family::V4),
-                v6: self.node_ports(Family::V6),
+                v4: self.node_ports(Family::V4, division),
+                v6: self.node_ports(Family::V6, division),
             },
             route_localnet: self.settings.node_ports.include_loopback(),
             service_cidrs: IpNet::aggregate(&service_cidrs),
             dmz: PerFamily::default(),
             masquerade_mark: self.settings.masquerade_mark,
+            edge: PerFamily {
+                v4: self.has_edge(Family::V4),
+                v6: self.has_edge(Family::V6),
+            },
         }
     }
 
@@ -211,7 +291,36 @@ impl NodeState {
         }
     }
 
-    fn node_ports(&self, family: Family) -> NodePortAddresses {
+    /// Those that no partition has.
+    fn node_ports(&self, family: Family, division: &Division) -> NodePortAddresses {
+        let allowed = self.allowed(family);
+        let of_family = |address: &&IpAddr| Family::of(**address) == family;
+        let mut divided = division.partitions.values().flat_map(|part| part.iter());
+        if !divided.any(|address| of_family(&address)) {
+            return allowed;
+        }
+        NodePortAddresses::Listed(division.shared.iter().filter(of_family).copied().collect())
+    }
+
+    /// Each address of this node that is meant.
+    fn each_of(&self, addresses: NodePortAddresses, family: Family) -> Vec<IpAddr> {
+        let is_local = |address: &&IpAddr, loopback: bool| {
+            Family::of(**address) == family && (loopback || !address.is_loopback())
+        };
+        match addresses {
+            NodePortAddresses::Listed(listed) => listed,
+            NodePortAddresses::AllLocal { loopback } => {
+                let local = self.addresses.iter();
+                local
+                    .filter(|address| is_local(address, loopback))
+                    .copied()
+                    .collect()
+            }
+        }
+    }
+
+    /// What the operator lets node ports answer on.
+    fn allowed(&self, family: Family) -> NodePortAddresses {
         let loopback = family == Family::V4 && self.settings.node_ports.include_loopback();
         self.in_networks(&self.wanted_networks(family), loopback)
     }

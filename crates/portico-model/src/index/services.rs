@@ -2,6 +2,8 @@
 
 use super::names::Names;
 use super::parse::{Complaints, order_of_time};
+use super::partitions::{Division, Selection};
+use crate::edge;
 use crate::objects::{
     IN_DMZ, NAMESPACE, Port, SERVICE_PROXY_NAME, Service, ServiceSpec, VISIBILITY,
 };
@@ -34,6 +36,10 @@ pub(super) struct ServiceRecord {
     /// 0 for none.
     pub health_check_port: u16,
     pub visibility: Visibility,
+    /// Nodes may share the load balancer's addresses by the consistent edge.
+    pub edge: bool,
+    /// Where its node ports answer; `None` for wherever those of most Services do.
+    pub selection: Option<Box<Selection>>,
 }
 
 /// Who in the cluster may use it.
@@ -56,7 +62,8 @@ pub(super) struct PortRecord {
     pub node_port: u16,
 }
 
-/// One address that a port of a Service answers on; `None` is a node port.
+/// One address that a port of a Service answers on; `None` is a node port on all addresses that
+/// have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub kind: FrontendKind,
@@ -113,6 +120,8 @@ impl ServiceRecord {
                 0
             },
             visibility: visibility(service, complaints),
+            selection: Selection::read(service, complaints),
+            edge: edge::is_wanted(&service.metadata.annotations),
         };
         Some(match record.is_narrow() {
             true => record.without_outside(complaints),
@@ -160,7 +169,12 @@ impl ServiceRecord {
 
     /// Every address of one port in one family, each once, in a fixed order. Empty if the Service
     /// is not of that family.
-    pub(super) fn addresses(&self, port: &PortRecord, family: Family) -> Vec<Address> {
+    pub fn addresses(
+        &self,
+        port: &PortRecord,
+        family: Family,
+        division: &Division,
+    ) -> Vec<Address> {
         if !self.families().get(family) {
             return Vec::new();
         }
@@ -193,11 +207,18 @@ impl ServiceRecord {
             }
         }
         if port.node_port != 0 {
-            all.push(Address {
+            let node_port = |address| Address {
                 kind: FrontendKind::NodePort,
-                address: None,
+                address,
                 port: port.node_port,
-            });
+            };
+            match &self.selection {
+                None => all.push(node_port(None)),
+                Some(selection) => {
+                    let selected = division.addresses(selection, family).unwrap_or_default();
+                    all.extend(selected.into_iter().map(|address| node_port(Some(address))));
+                }
+            }
         }
         all.sort_by_key(|a| (a.kind, a.address));
         all

@@ -53,12 +53,14 @@ pub(super) struct Condition {
     pub hinted_here: bool,
 }
 
-/// A node that has an endpoint.
+/// A node that has endpoints; an empty name stands for none, since endpoints need not be on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     node: Arc<str>,
-    /// One is ready; otherwise one ends and still serves.
-    ready: bool,
+    /// How many are ready.
+    ready: u32,
+    /// How many end and still serve.
+    fallback: u32,
 }
 
 impl Condition {
@@ -138,21 +140,20 @@ impl SliceRecord {
     }
 
     /// The same, with the nodes of its endpoints.
-    pub(super) fn with_places(self, slice: &EndpointSlice, names: &mut Names) -> Self {
-        let mut places: BTreeMap<&str, bool> = BTreeMap::new();
+    pub fn with_places(self, slice: &EndpointSlice, names: &mut Names) -> SliceRecord {
+        let mut places: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
         for endpoint in slice.endpoints.iter().flatten() {
             let condition = condition(endpoint, "");
-            if let Some(node) = endpoint
-                .node_name
-                .as_deref()
-                .filter(|_| condition.is_usable())
-            {
-                *places.entry(node).or_default() |= condition.ready;
+            if condition.is_usable() {
+                let node = endpoint.node_name.as_deref().unwrap_or_default();
+                let (ready, fallback) = places.entry(node).or_default();
+                *(if condition.ready { ready } else { fallback }) += 1;
             }
         }
-        let places = places.into_iter().map(|(node, ready)| Place {
+        let places = places.into_iter().map(|(node, (ready, fallback))| Place {
             node: names.get(node),
             ready,
+            fallback,
         });
         Self {
             places: places.collect(),
@@ -274,16 +275,56 @@ pub(super) fn served(slices: &[SliceRecord], family: Family) -> bool {
 /// serves.
 pub(super) fn places(slices: &[SliceRecord], family: Family) -> Box<[Arc<str>]> {
     let of_family = slices.iter().filter(|slice| slice.family() == family);
-    let all: Vec<&Place> = of_family.flat_map(|slice| &slice.places).collect();
-    let any_ready = all.iter().any(|place| place.ready);
+    let all: Vec<&Place> = of_family
+        .flat_map(|slice| &slice.places)
+        .filter(|place| !place.node.is_empty())
+        .collect();
+    let any_ready = all.iter().any(|place| place.ready > 0);
     let mut nodes: Vec<Arc<str>> = all
         .iter()
-        .filter(|place| place.ready == any_ready)
+        .filter(|place| (place.ready > 0) == any_ready)
         .map(|place| place.node.clone())
         .collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes.into()
+}
+
+/// How many endpoints of a port each node has, sorted by the nodes' names: those that are ready, or
+/// where none is, those that end and still serve. `None` where one of them is on no node.
+pub(super) fn weights(
+    slices: &[SliceRecord],
+    family: Family,
+    name: &str,
+    protocol: Protocol,
+) -> Option<Vec<(Arc<str>, u32)>> {
+    let has_port = |slice: &&SliceRecord| {
+        let mut ports = slice.ports.iter();
+        slice.family() == family && ports.any(|(n, p, _)| &**n == name && *p == protocol)
+    };
+    let of_port = || {
+        slices
+            .iter()
+            .filter(has_port)
+            .flat_map(|slice| &slice.places)
+    };
+    let any_ready = of_port().any(|place| place.ready > 0);
+    let mut weights: BTreeMap<&Arc<str>, u32> = BTreeMap::new();
+    for place in of_port() {
+        let weight = if any_ready {
+            place.ready
+        } else {
+            place.fallback
+        };
+        if weight > 0 {
+            *weights.entry(&place.node).or_default() += weight;
+        }
+    }
+    let on_nodes = weights.keys().all(|node| !node.is_empty());
+    let listed = weights
+        .into_iter()
+        .map(|(node, weight)| (Arc::clone(node), weight));
+    on_nodes.then(|| listed.collect())
 }
 
 /// An endpoint is in two slices while it moves from one to the other, and one address belongs to

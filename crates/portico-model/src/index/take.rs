@@ -1,8 +1,9 @@
 //! Rebuilds what was touched and says what changed.
 
-use super::build::{Parts, claims};
+use super::build::{ClaimedWith, Parts, claims};
 use super::node::Here;
 use super::parse::report;
+use super::partitions::Overlap;
 use super::services::ServiceRecord;
 use super::{Index, Problem, Update};
 use crate::announce::Announceable;
@@ -20,6 +21,7 @@ impl Index {
             self.take_pods();
         }
         if self.node.take_changed() || pods_changed {
+            update.partitions = self.take_division();
             update.rules = self.take_rules();
             update.eligible = self.take_eligible();
         }
@@ -48,7 +50,7 @@ impl Index {
         }
         let rules = NodeRules {
             dmz: self.access.dmz_pods(),
-            ..self.node.rules()
+            ..self.node.rules(&self.division)
         };
         let changed = rules != self.table.rules;
         self.table.rules = rules;
@@ -66,6 +68,63 @@ impl Index {
         self.access = access;
     }
 
+    /// Services whose node ports answer on other addresses than before claim anew.
+    fn take_division(&mut self) -> bool {
+        let (division, overlaps) = self.node.divide();
+        self.report_overlaps(&overlaps);
+        self.overlaps = overlaps;
+        if division == *self.division {
+            return false;
+        }
+        let before = mem::replace(&mut self.division, Arc::new(division));
+        let touched = |record: &ServiceRecord| {
+            let selection = record.selection.as_ref();
+            selection.is_some_and(|selection| !before.is_same_for(selection, &self.division))
+        };
+        let touched = self.records_where(touched);
+        self.dirty
+            .extend(touched.iter().map(|(name, _)| name.clone()));
+        self.replaced.extend(touched);
+        let changed = self.table.partitions != self.division.partitions;
+        self.table.partitions.clone_from(&self.division.partitions);
+        changed
+    }
+
+    fn report_overlaps(&mut self, overlaps: &[Overlap]) {
+        for overlap in overlaps.iter().filter(|one| !self.overlaps.contains(one)) {
+            let Overlap {
+                address,
+                owner,
+                other,
+            } = overlap;
+            let problem = Problem {
+                kind: "PortPartition",
+                namespace: String::new(),
+                name: other.to_string(),
+                sentence: format!(
+                    "{address} is in port partition {owner} as well, which is older, so node ports \
+                     of {other} do not answer there; take it out of one of them"
+                ),
+            };
+            report(&mut self.problems, problem);
+        }
+    }
+
+    /// Services that are looked at again though they did not change, as `replaced` has them.
+    #[expect(clippy::disallowed_methods, reason = "they are sorted")]
+    fn records_where(
+        &self,
+        touched: impl Fn(&ServiceRecord) -> bool,
+    ) -> Vec<(ObjectKey, Option<Box<ServiceRecord>>)> {
+        let again = self.services.iter().filter_map(|(name, known)| {
+            let record = known.record.as_deref().filter(|record| touched(record))?;
+            Some((name.clone(), Some(Box::new(record.clone()))))
+        });
+        let mut again: Vec<_> = again.collect();
+        again.sort_by(|(one, _), (other, _)| one.cmp(other));
+        again
+    }
+
     /// Services whose cluster IP was, or becomes, the node's own address claim anew.
     fn claim_again(&mut self, here: &Here) {
         for family in Family::BOTH {
@@ -77,13 +136,7 @@ impl Index {
                 let cluster_ip = *record.cluster_ips.get(family);
                 cluster_ip.is_some() && (cluster_ip == before || cluster_ip == after)
             };
-            #[expect(clippy::disallowed_methods, reason = "it is sorted before it is used")]
-            let again = self.services.iter().filter_map(|(name, known)| {
-                let record = known.record.as_deref().filter(|record| touched(record))?;
-                Some((name.clone(), Some(Box::new(record.clone()))))
-            });
-            let mut again: Vec<_> = again.collect();
-            again.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let again = self.records_where(touched);
             self.replaced.extend(again);
         }
     }
@@ -96,8 +149,12 @@ impl Index {
     /// Give up the frontends that Services no longer want, claim those that they want now, and
     /// rebuild the Services that gain or lose one by it.
     fn change_claims(&mut self) {
+        let now = ClaimedWith {
+            own: self.here.own,
+            division: self.division.clone(),
+        };
+        let before = mem::replace(&mut self.claimed_with, now);
         if self.replaced.is_empty() {
-            self.claimed_with = self.here.own;
             return;
         }
         let (mut released, mut claimed) = (Claims::default(), Claims::default());
@@ -110,18 +167,17 @@ impl Index {
                 .services
                 .get(&name)
                 .and_then(|known| known.record.as_deref());
-            let before = old
-                .map(|record| claims(&name, &record, &self.claimed_with))
+            let given_up = old
+                .map(|record| claims(&name, &record, &before))
                 .unwrap_or_default();
-            let after = new
-                .map(|record| claims(&name, record, &self.here.own))
+            let wanted = new
+                .map(|record| claims(&name, record, &self.claimed_with))
                 .unwrap_or_default();
-            if before != after {
-                released.extend(before);
-                claimed.extend(after);
+            if given_up != wanted {
+                released.extend(given_up);
+                claimed.extend(wanted);
             }
         }
-        self.claimed_with = self.here.own;
         let moved = self.table.frontends.exchange(released, claimed);
         self.dirty.extend(moved.services);
         moved
@@ -147,6 +203,7 @@ impl Index {
             slices,
             here: &self.here,
             access: &self.access,
+            division: &self.division,
         });
         let ports = parts
             .as_ref()
@@ -209,8 +266,8 @@ impl Index {
         if self.health_checks.get(name) == wanted.as_ref() {
             return;
         }
-        match wanted {
-            Some(wanted) => self.health_checks.insert(name.clone(), wanted),
+        match &wanted {
+            Some(wanted) => self.health_checks.insert(name.clone(), wanted.clone()),
             None => self.health_checks.remove(name),
         };
         update.health_checks.push((name.clone(), wanted));

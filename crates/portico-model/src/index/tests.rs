@@ -3,10 +3,12 @@
 mod addresses;
 mod announce;
 mod conflicts;
+mod edge;
 mod endpoints;
 mod harness;
 mod incremental;
 mod node;
+mod partitions;
 mod policy;
 mod services;
 mod visibility;

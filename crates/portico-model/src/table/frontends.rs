@@ -100,7 +100,7 @@ pub struct Refusal {
     pub frontend: FrontendKey,
     /// The service port that asks for it.
     pub key: PortKey,
-    /// What the address is.
+    /// What the address is; for a node port, why there is none.
     pub reason: &'static str,
 }
 
@@ -111,6 +111,9 @@ impl fmt::Display for Refusal {
             key,
             reason,
         } = self;
+        if frontend.address.is_none() {
+            return write!(f, "{frontend} is not served for {key}: {reason}");
+        }
         write!(
             f,
             "{frontend} is not served for {key}: it is {reason}, which no Service may have; give \
@@ -135,6 +138,9 @@ pub fn unservable(address: IpAddr) -> Option<&'static str> {
         None
     }
 }
+
+const NO_PARTITION: &str = "there is no PortPartition of the name in its annotation \
+                            portico.dev/port-partition; create it, or name another";
 
 impl FrontendIndex {
     /// The service port that has this frontend.
@@ -336,13 +342,14 @@ impl Claim {
 }
 
 fn refusal(frontend: &FrontendKey, claim: &Claim) -> Refusal {
+    let reason = match frontend.address {
+        Some(address) => unservable(address).unwrap_or("an address of this node itself"),
+        None => NO_PARTITION,
+    };
     Refusal {
         frontend: *frontend,
         key: claim.key.clone(),
-        reason: frontend
-            .address
-            .and_then(unservable)
-            .unwrap_or("an address of this node itself"),
+        reason,
     }
 }
 

@@ -1,14 +1,15 @@
 //! Follows AddressPools and Nodes of the API, for the plan.
 
 use super::plan::NodeFacts;
-use crate::backoff::fraction;
 use crate::client;
 use futures_util::StreamExt;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
+use portico_client::error::chain;
+use portico_client::reflector::watch;
+use portico_client::wait::{Backoff, fraction};
 use portico_model::objects::{NodeSpec, NodeStatus};
 use portico_model::pools::{self, AddressPoolSpec};
 use portico_view::fitness::{self, EXCLUDE_LABEL};
@@ -78,7 +79,7 @@ impl Follower {
 }
 
 async fn follow_pools(client: Client, sender: mpsc::Sender<Change>) {
-    wait_for_the_kind(&client).await;
+    wait_for_the_kind(&client, &sender).await;
     let kind = GroupVersionKind::gvk(pools::GROUP, pools::VERSION, "AddressPool");
     let resource = ApiResource::from_gvk_with_plural(&kind, "addresspools");
     let decode = |pool: &DynamicObject| {
@@ -104,13 +105,15 @@ async fn follow_pools(client: Client, sender: mpsc::Sender<Change>) {
 }
 
 /// A cluster without the kind has nothing to announce, and may get it some day.
-async fn wait_for_the_kind(client: &Client) {
+async fn wait_for_the_kind(client: &Client, sender: &mpsc::Sender<Change>) {
     let mut told = false;
     while let Err(error) = client::get(client, POOLS).await
         && error.is_denied()
     {
         if !std::mem::replace(&mut told, true) {
-            tracing::info!(%error, "no address is announced: there are no AddressPools to be seen here (yet)");
+            tracing::info!(error = %chain(&error), "no address is announced: there are no AddressPools to be seen here (yet)");
+            // Nobody listens any more only at the end.
+            let _ = sender.send(Change::Pools(BTreeSet::new())).await;
         }
         tokio::time::sleep(ABSENT.mul_f64(0.5 + fraction())).await;
     }
@@ -136,9 +139,7 @@ async fn follow(
     listed: impl Fn(BTreeSet<String>) -> Change,
     sender: mpsc::Sender<Change>,
 ) {
-    let mut events = watcher::watcher(api.clone(), watcher::Config::default())
-        .default_backoff()
-        .boxed();
+    let mut events = watch(api.clone(), watcher::Config::default(), Backoff::of_nodes());
     let (mut names, mut failing) = (BTreeSet::new(), false);
     let kind = api.resource_url();
     while let Some(event) = events.next().await {
@@ -156,8 +157,10 @@ async fn follow(
             Ok(Event::InitDone) => Some(listed(std::mem::take(&mut names))),
             Err(error) => {
                 match std::mem::replace(&mut failing, true) {
-                    false => tracing::warn!(kind, %error, "cannot follow, will try again"),
-                    true => tracing::debug!(kind, %error, "still cannot follow"),
+                    false => {
+                        tracing::warn!(kind, error = %chain(&error), "cannot follow, will try again")
+                    }
+                    true => tracing::debug!(kind, error = %chain(&error), "still cannot follow"),
                 }
                 continue;
             }

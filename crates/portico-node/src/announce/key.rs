@@ -1,10 +1,11 @@
 //! The key by which nodes know each other's heartbeats: out of a file, or the Secret that the
 //! controller makes.
 
-use crate::backoff::fraction;
 use crate::client;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
+use portico_client::error::chain;
+use portico_client::wait::fraction;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,9 +50,9 @@ async fn of_secret(client: &Client) -> Result<Vec<u8>, String> {
         "the Secret kube-system/portico-announce (of portico controller --cloud-provider=metal)";
     let body = client::get(client, SECRET)
         .await
-        .map_err(|error| format!("{which}: {error}"))?;
+        .map_err(|error| format!("{which}: {}", chain(&error)))?;
     let secret: Secret =
-        serde_json::from_slice(&body).map_err(|error| format!("{which}: {error}"))?;
+        serde_json::from_slice(&body).map_err(|error| format!("{which}: {}", chain(&error)))?;
     let key = secret.data.and_then(|mut data| data.remove(FIELD));
     key.map(|key| key.0)
         .ok_or_else(|| format!("{which} has no {FIELD:?}"))

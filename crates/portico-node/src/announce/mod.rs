@@ -2,8 +2,8 @@
 //! neighbour discovery) and BGP.
 //!
 //! `plan` knows pools, Nodes and what Services have, and says which addresses are shared out among
-//! which nodes on layer 2 and which routes this node announces by BGP; [`l2`] and [`bgp`] do it.
-//! `follow` brings pools and Nodes, `run` ties it together.
+//! whom on layer 2 and which routes this node announces by BGP; [`l2`] and [`bgp`] do it. `follow`
+//! brings pools and Nodes, `surroundings` tells the edge of other nodes, `run` ties it together.
 
 pub mod bgp;
 mod follow;
@@ -12,8 +12,9 @@ pub mod l2;
 mod outbox;
 mod plan;
 mod run;
+mod surroundings;
 
-pub use run::{Announceables, Parts, run};
+pub use run::{Announceables, Parts, ToEdge, run};
 
 use portico_model::pools::PoolBgp;
 use std::collections::BTreeMap;

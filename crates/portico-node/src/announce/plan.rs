@@ -10,7 +10,7 @@ use super::{Peers, RouteChanges, Share, ShareChanges};
 use pool::Pool;
 use portico_model::announce::Announceable;
 use portico_model::key::ObjectKey;
-use portico_model::pools::{AddressPoolSpec, PoolBgp};
+use portico_model::pools::{AddressPoolSpec, AddressRange, PoolBgp};
 use portico_model::table::Family;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -169,7 +169,21 @@ impl Plan {
         }
     }
 
-    pub(super) fn node_names(&self) -> impl Iterator<Item = &str> {
+    /// All Nodes that are known, those that are leaving too, with their addresses.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &[IpAddr])> {
+        let nodes = self.nodes.iter();
+        nodes.map(|(name, facts)| (name, facts.addresses.as_slice()))
+    }
+
+    /// Addresses that nodes may announce.
+    pub fn announced(&self) -> impl Iterator<Item = AddressRange> {
+        let pools = self.pools.values();
+        pools
+            .filter(|pool| pool.layer2 || pool.bgp.is_some())
+            .flat_map(|pool| pool.ranges.iter().copied())
+    }
+
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(|name| &**name)
     }
 

@@ -8,9 +8,11 @@ use super::bgp;
 use super::follow::{Change, Follower};
 use super::outbox::Outbox;
 use super::plan::Plan;
+use super::surroundings::Neighbours;
 use super::{Peers, Share, key, l2};
 use kube::Client;
 use portico_model::announce::Announceable;
+use portico_model::edge::Surroundings;
 use portico_model::key::ObjectKey;
 use portico_model::pools::PoolBgp;
 use portico_model::report::{Announcing, Session};
@@ -30,6 +32,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// What Services have, or no more. The first ones are all that there are.
 pub type Announceables = Vec<(ObjectKey, Option<Arc<Announceable>>)>;
 
+/// What the edge has to know of other nodes, as soon as it is known: no pool, no edge.
+pub type ToEdge = watch::Sender<Option<Option<Surroundings>>>;
+
 /// What it works with.
 pub struct Parts {
     /// A client of the API server.
@@ -40,6 +45,8 @@ pub struct Parts {
     pub own: Option<IpAddr>,
     /// What is in the kernel: nothing is announced that this node does not forward.
     pub installed: mpsc::Receiver<Announceables>,
+    /// For what the edge has to know of other nodes, where there is an edge.
+    pub edge: Option<ToEdge>,
     /// For the node's report.
     pub report: watch::Sender<Option<Announcing>>,
     /// The file with the key of heartbeats, where it is not in a Secret.
@@ -59,6 +66,7 @@ pub struct Parts {
 pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
     let mut follower = Follower::new(parts.client.clone());
     let key = key::read(parts.client.clone(), parts.key_file.clone());
+    let mut neighbours = parts.edge.is_some().then(Neighbours::new);
     let mut announcer = Announcer::new(parts);
     let (mut sessions, mut members) = (
         announcer.sessions.subscribe(),
@@ -74,6 +82,7 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
             () = announcer.shares.deliver() => {}
             Ok(()) = sessions.changed() => {}
             Ok(()) = members.changed() => {}
+            () = links_changed(&mut neighbours) => {}
             Some(ended) = announcer.running.join_next() => {
                 tracing::error!(?ended, "a part of announcing broke, and is missing until the daemon is started \
                                          again");
@@ -84,6 +93,7 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
             follower.follow_nodes();
         }
         announcer.step();
+        announcer.tell_edge(neighbours.as_ref());
         let now = announcer.is_begun().then(|| Announcing {
             members: members.borrow_and_update().clone(),
             sessions: sessions.borrow_and_update().clone(),
@@ -94,6 +104,13 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
             .send_if_modified(|told| std::mem::replace(told, now.clone()) != now);
     }
     announcer.finish().await;
+}
+
+async fn links_changed(neighbours: &mut Option<Neighbours>) {
+    match neighbours {
+        Some(neighbours) => neighbours.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 struct Announcer {
@@ -193,6 +210,22 @@ impl Announcer {
             );
         }
         self.begin();
+    }
+
+    fn tell_edge(&self, neighbours: Option<&Neighbours>) {
+        let (Some(to_edge), Some(neighbours)) = (&self.parts.edge, neighbours) else {
+            return;
+        };
+        let has_pools = self.plan.pool_names().next().is_some();
+        if !self.known.pools || (has_pools && !self.known.nodes) {
+            return;
+        }
+        let surroundings = neighbours.surroundings(&self.plan);
+        if has_pools && surroundings.is_none() {
+            return;
+        }
+        let now = Some(surroundings.filter(|_| has_pools));
+        to_edge.send_if_modified(|told| std::mem::replace(told, now.clone()) != now);
     }
 
     fn is_begun(&self) -> bool {

@@ -2,11 +2,13 @@
 //! programs give out others, and at boot there may be none yet. So the client is made with the first
 //! request, and made anew when its credentials are out of date.
 
-use super::{AccessError, client_files, config, with_credentials_of};
+use super::{AccessError, client_files, config};
 use crate::config::ApiAccess;
 use http::{Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
+use portico_client::access;
+use portico_client::error::chain;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -59,7 +61,7 @@ impl Credentials {
                 Ok(client)
             }
             (Err(error), Some(old)) => {
-                tracing::warn!(%error, "cannot use the credentials that are there now, going on with those of \
+                tracing::warn!(error = %chain(&error), "cannot use the credentials that are there now, going on with those of \
                                         before");
                 Ok(old.client.clone())
             }
@@ -75,7 +77,7 @@ impl Credentials {
             .collect();
         let config = config(&self.access).await?;
         // Programs that give out credentials take their time.
-        let client = tokio::task::spawn_blocking(move || with_credentials_of(&config))
+        let client = tokio::task::spawn_blocking(move || access::client_of(&config))
             .await
             .map_err(AccessError::Broken)??;
         Ok(Made { client, from })

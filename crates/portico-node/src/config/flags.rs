@@ -325,6 +325,13 @@ pub(super) const FLAGS: &[Flag] = &[
         "The UDP port of heartbeats, the same on all nodes [default: 10262]",
     ),
     always(
+        "edge",
+        One("WHEN"),
+        &[],
+        "Send connections from outside, as they are, to the node that all nodes agree upon: auto, \
+         where nodes announce addresses and forward by nftables, or off [default: off]",
+    ),
+    always(
         "count-connections",
         Switch,
         &[],

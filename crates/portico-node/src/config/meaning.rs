@@ -109,6 +109,7 @@ pub(super) fn read(
             path => Some(path.into()),
         },
         announce: announce(document, arguments),
+        edge: edge(document, arguments),
         count_connections: arguments.switch("count-connections"),
         logging: logging(document),
         file: None,
@@ -401,6 +402,17 @@ fn announce(document: &mut Document, arguments: &Arguments) -> Announce {
         enabled,
         key_file: key_file.map(PathBuf::from),
         port,
+    }
+}
+
+fn edge(document: &mut Document, arguments: &Arguments) -> bool {
+    match arguments.text("edge").unwrap_or("off") {
+        "auto" => true,
+        "off" => false,
+        other => {
+            document.problem("--edge", format!("{other:?} is not known; use auto or off"));
+            false
+        }
     }
 }
 

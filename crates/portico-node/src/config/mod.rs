@@ -58,6 +58,8 @@ pub struct Config {
     pub static_services: Option<PathBuf>,
     /// Whether and how addresses of load balancers are announced.
     pub announce: Announce,
+    /// Connections from outside go to the node that all nodes agree upon, where that is possible.
+    pub edge: bool,
     /// Metrics tell how many connections each endpoint has.
     pub count_connections: bool,
     /// How much is logged, and in which form.
@@ -191,7 +193,7 @@ pub struct Loaded {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum ConfigError {
-    #[error("cannot read --config={path}: {source}", path = .path.display())]
+    #[error("cannot read --config={path}", path = .path.display())]
     Read {
         path: PathBuf,
         source: std::io::Error,

@@ -779,3 +779,12 @@ fn announcing_has_flags_that_count_beside_a_file() {
         );
     }
 }
+
+#[test]
+fn the_edge_is_off_unless_it_is_asked_for() {
+    let edge = |words: &[&str]| with_flags(words).map(|loaded| loaded.config.edge);
+    assert!(!edge(&[]).unwrap() && !edge(&["--edge=off"]).unwrap());
+    assert!(edge(&["--edge=auto"]).unwrap());
+    let problem = edge(&["--edge=on"]).unwrap_err().to_string();
+    assert_eq!(problem, "--edge: \"on\" is not known; use auto or off");
+}

@@ -1,6 +1,6 @@
 //! Which ports the node's own programs have, as the kernel shows it below `/proc`.
 
-use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey, Protocol};
+use portico_model::table::{Family, NodePortAddresses, PortKey, Protocol};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -15,17 +15,12 @@ pub(super) struct Listener {
 
 impl Listener {
     /// It would get what a node port takes.
-    pub(super) fn is_in_the_way(
-        &self,
-        key: &PortKey,
-        port: u16,
-        addresses: &PerFamily<NodePortAddresses>,
-    ) -> bool {
+    pub fn is_in_the_way(&self, key: &PortKey, port: u16, addresses: &NodePortAddresses) -> bool {
         let ip = self.address.ip();
         // `::` takes IPv4 as well, unless it was told not to.
         let family = Family::of(ip) == key.family || (ip.is_unspecified() && ip.is_ipv6());
         let reached = ip.is_unspecified()
-            || match addresses.get(key.family) {
+            || match addresses {
                 NodePortAddresses::AllLocal { loopback } => *loopback || !ip.is_loopback(),
                 NodePortAddresses::Listed(listed) => listed.contains(&ip),
             };

@@ -50,7 +50,15 @@ fn told(
     addresses: &PerFamily<NodePortAddresses>,
 ) -> Vec<Notice> {
     let (notices, mut receiver) = Notices::new();
-    check_node_ports(root.path(), new, addresses, &notices);
+    let new: Vec<NewNodePort> = new
+        .iter()
+        .map(|(key, port)| NewNodePort {
+            key: key.clone(),
+            port: *port,
+            addresses: None,
+        })
+        .collect();
+    check_node_ports(root.path(), &new, addresses, &notices);
     std::iter::from_fn(|| receiver.try_recv().ok()).collect()
 }
 
@@ -85,6 +93,17 @@ fn listeners_in_the_way_are_found() {
             expected,
             "{port} {protocol:?} {family:?}: {notices:?}"
         );
+    }
+    // In a port partition only its addresses count.
+    for (own, expected) in [("172.30.0.11", true), ("172.30.0.12", false)] {
+        let (notices, mut receiver) = Notices::new();
+        let new = NewNodePort {
+            key: key("a", Udp, V4),
+            port: 30084,
+            addresses: Some(vec![own.parse().unwrap()]),
+        };
+        check_node_ports(root.path(), &[new], &everywhere, &notices);
+        assert_eq!(receiver.try_recv().is_ok(), expected, "{own}");
     }
     let both = [(key("a", Tcp, V4), 30082), (key("a", Tcp, V6), 30082)];
     let notices = told(&root, &both, &listed);

@@ -6,6 +6,7 @@
 use super::Monitor;
 use super::listen::{self, Answer, Reach};
 use hyper::header::{HeaderName, HeaderValue};
+use portico_client::wait::Backoff;
 use portico_model::key::ObjectKey;
 use portico_model::table::{Family, HealthCheck, NodePortAddresses, PerFamily};
 use serde_json::json;
@@ -61,7 +62,7 @@ impl ServiceChecks {
         for (service, wanted) in changes {
             let port = self.checks.get(service).map(|check| check.wanted.port);
             if port.is_some()
-                && port != wanted.map(|wanted| wanted.port)
+                && port != wanted.as_ref().map(|wanted| wanted.port)
                 && let Some(check) = self.checks.remove(service)
             {
                 close(check.listeners).await;
@@ -71,8 +72,8 @@ impl ServiceChecks {
             if let Some(wanted) = wanted {
                 self.checks
                     .entry(service.clone())
-                    .or_insert_with(|| Check::new(*wanted))
-                    .update(*wanted);
+                    .or_insert_with(|| Check::new(wanted.clone()))
+                    .update(wanted.clone());
                 self.listen(service).await;
             }
         }
@@ -126,12 +127,12 @@ impl Check {
     }
 
     fn update(&mut self, wanted: HealthCheck) {
-        self.wanted = wanted;
         for family in Family::BOTH {
             self.ready
                 .get(family)
                 .store(*wanted.ready.get(family), Ordering::Relaxed);
         }
+        self.wanted = wanted;
     }
 }
 
@@ -140,6 +141,12 @@ fn addresses_of(
     check: &HealthCheck,
     node_ports: &PerFamily<NodePortAddresses>,
 ) -> BTreeSet<IpAddr> {
+    if let Some(addresses) = &check.addresses {
+        let usable = |address: &IpAddr| {
+            *check.families.get(Family::of(*address)) && !is_link_local(*address)
+        };
+        return addresses.iter().copied().filter(usable).collect();
+    }
     let of_family = |family: Family| match node_ports.get(family) {
         NodePortAddresses::AllLocal { .. } => vec![any(family)],
         // A link-local address means nothing without its link; no load balancer asks there.
@@ -195,13 +202,13 @@ struct Answering {
 impl Answering {
     /// Listen and answer. While the port is taken, which is told once, try again.
     async fn run(self, on_failure: OnFailure) {
-        let mut pause = FIRST_RETRY;
+        let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         let listener = loop {
             let error = match listen::bind(self.address, Reach::OneFamily) {
                 Ok(listener) => break listener,
                 Err(error) => error,
             };
-            if pause == FIRST_RETRY {
+            if !backoff.is_failing() {
                 tracing::error!(service = %self.service, address = %self.address, %error, "cannot serve a health check, will try again");
                 on_failure(&Failure {
                     service: self.service.clone(),
@@ -209,8 +216,7 @@ impl Answering {
                     error,
                 });
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_RETRY);
+            backoff.wait().await;
         };
         tracing::debug!(service = %self.service, address = %self.address, "serving a health check");
         listen::serve(listener, move |_| self.answer()).await;

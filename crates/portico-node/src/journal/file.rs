@@ -36,6 +36,7 @@ enum Head {
     Node(Only),
     Cidr(Only),
     Pod(Only),
+    Partition(Only),
 }
 
 #[derive(Deserialize)]
@@ -51,6 +52,7 @@ impl Head {
             Head::Node(only) => (Kind::Node, only),
             Head::Cidr(only) => (Kind::Cidr, only),
             Head::Pod(only) => (Kind::Pod, only),
+            Head::Partition(only) => (Kind::Partition, only),
         };
         (
             key(kind, &metadata.namespace, &metadata.name),

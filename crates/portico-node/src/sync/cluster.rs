@@ -5,9 +5,10 @@ use crate::objects::{Kind, Name, Object};
 use portico_model::index::{Index, Settings};
 use portico_model::key::ObjectKey;
 use portico_model::objects::Node;
+use portico_model::partitions::PortPartition;
 use portico_model::static_services::is_static;
 use portico_model::table::ForwardingTable;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 pub(super) struct Cluster {
@@ -17,6 +18,7 @@ pub(super) struct Cluster {
     addresses: Vec<IpAddr>,
     pub node: Option<Box<Node>>,
     cidrs: HashSet<String>,
+    partitions: BTreeMap<String, Box<PortPartition>>,
 }
 
 impl Cluster {
@@ -31,6 +33,7 @@ impl Cluster {
             addresses: Vec::new(),
             node: None,
             cidrs: HashSet::new(),
+            partitions: BTreeMap::new(),
         }
     }
 
@@ -46,6 +49,11 @@ impl Cluster {
                 self.index.apply_node(node);
                 self.node = Some(node.clone());
             }
+            Object::Partition(partition) => {
+                let name = partition.metadata.name.clone();
+                self.partitions.insert(name, partition.clone());
+                self.index.apply_port_partition(partition);
+            }
             Object::Cidr(cidr) => {
                 self.cidrs.insert(cidr.metadata.name.clone());
                 self.index.apply_service_cidr(cidr);
@@ -59,6 +67,10 @@ impl Cluster {
             Kind::Service => self.index.delete_service(&name.namespace, &name.name),
             Kind::Slice => self.index.delete_slice(&name.namespace, &name.name),
             Kind::Node => self.index.delete_node(&name.name),
+            Kind::Partition => {
+                self.partitions.remove(&name.name);
+                self.index.delete_port_partition(&name.name);
+            }
             Kind::Cidr => {
                 self.cidrs.remove(&name.name);
                 self.index.delete_service_cidr(&name.name);
@@ -87,6 +99,11 @@ impl Cluster {
             Kind::Slice => self.index.slice_names(),
             Kind::Node => Vec::new(),
             Kind::Pod => self.index.pod_names(),
+            Kind::Partition => self
+                .partitions
+                .keys()
+                .map(|name| ObjectKey::new("", name))
+                .collect(),
             Kind::Cidr => self
                 .cidrs
                 .iter()
@@ -108,11 +125,14 @@ impl Cluster {
         let mut index = Index::new(self.settings.clone());
         index.set_addresses(self.addresses.clone());
         self.node.iter().for_each(|node| index.apply_node(node));
+        self.partitions
+            .values()
+            .for_each(|partition| index.apply_port_partition(partition));
         for object in objects {
             match object {
                 Object::Service(service) => index.apply_service(&service),
                 Object::Slice(slice) => index.apply_slice(&slice),
-                Object::Node(_) | Object::Cidr(_) | Object::Pod(_) => {}
+                Object::Node(_) | Object::Cidr(_) | Object::Pod(_) | Object::Partition(_) => {}
             }
         }
         index.take();

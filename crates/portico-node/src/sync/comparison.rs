@@ -2,7 +2,7 @@
 //! another program changed our rules, and from time to time.
 
 use crate::aligned_timer::AlignedTimer;
-use crate::backoff::Backoff;
+use portico_client::wait::Backoff;
 use std::time::{Duration, Instant};
 
 /// Rules that another program changes again and again are compared at most this often, so that a
@@ -32,7 +32,7 @@ impl Comparison {
             next_round: now,
             period,
             timer,
-            backoff: Backoff::default(),
+            backoff: Backoff::of_nodes(),
             half_done: false,
         }
     }
@@ -95,8 +95,8 @@ impl Comparison {
     }
 
     /// How long until the next attempt.
-    pub(super) fn failed(&mut self, now: Instant) -> Duration {
-        let again = self.backoff.next();
+    pub fn failed(&mut self, now: Instant) -> Duration {
+        let again = self.backoff.next_wait();
         self.broken(now + again);
         again
     }

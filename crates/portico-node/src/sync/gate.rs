@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 
 /// Without its Node a node forwards all the same, but for node ports.
 const NODE: Duration = Duration::from_secs(3);
+/// Without its port partitions, ports in them do not answer.
+const PARTITIONS: Duration = Duration::from_secs(3);
+/// Without knowing other nodes a node serves those who come from outside by itself.
+const EDGE: Duration = Duration::from_secs(3);
 /// Without the addresses of its pods a node masks their addresses, at worst.
 const POD_NETWORKS: Duration = Duration::from_secs(30);
 
@@ -18,7 +22,9 @@ pub(super) struct Gate {
     pods: bool,
     /// Until when they are waited for; the past, once they are known.
     node: Instant,
+    partitions: Instant,
     pod_networks: Instant,
+    edge: Instant,
     began: Instant,
 }
 
@@ -35,9 +41,24 @@ impl Gate {
             slices: false,
             pods: false,
             node: now + NODE,
+            partitions: now + PARTITIONS,
             pod_networks,
+            edge: now,
             began: now,
         }
+    }
+
+    /// What the edge has to know of other nodes is still to come: an earlier process may have left
+    /// rules that follow from it.
+    pub fn waiting_for_edge(self) -> Gate {
+        Gate {
+            edge: self.began + EDGE,
+            ..self
+        }
+    }
+
+    pub fn edge_known(&mut self) {
+        self.edge = self.began;
     }
 
     /// All of a kind are known.
@@ -47,6 +68,7 @@ impl Gate {
             Kind::Slice => self.slices = true,
             Kind::Node => self.node = self.began,
             Kind::Pod => self.pods = true,
+            Kind::Partition => self.partitions = self.began,
             Kind::Cidr => {}
         }
     }
@@ -57,7 +79,11 @@ impl Gate {
 
     /// Since when, or from when on, it is open; `None` where something has to come in first.
     pub fn opens(&self) -> Option<Instant> {
-        (self.services && self.slices && self.pods).then(|| self.node.max(self.pod_networks))
+        let known = || {
+            let others = self.pod_networks.max(self.edge);
+            self.node.max(self.partitions).max(others)
+        };
+        (self.services && self.slices && self.pods).then(known)
     }
 
     pub(super) fn is_open(&self, now: Instant) -> bool {
@@ -73,7 +99,13 @@ mod tests {
     fn opens_when_everything_is_listed() {
         let now = Instant::now();
         let mut gate = Gate::new(now, false);
-        for kind in [Kind::Node, Kind::Service, Kind::Pod, Kind::Slice] {
+        for kind in [
+            Kind::Node,
+            Kind::Partition,
+            Kind::Service,
+            Kind::Pod,
+            Kind::Slice,
+        ] {
             assert_eq!(gate.opens(), None);
             gate.listed(kind);
         }
@@ -95,12 +127,37 @@ mod tests {
     }
 
     #[test]
+    fn waits_for_the_edge_but_not_for_ever() {
+        let now = Instant::now();
+        let mut gate = Gate::new(now, false).waiting_for_edge();
+        [
+            Kind::Node,
+            Kind::Partition,
+            Kind::Service,
+            Kind::Slice,
+            Kind::Pod,
+        ]
+        .into_iter()
+        .for_each(|kind| gate.listed(kind));
+        assert!(!gate.is_open(now));
+        assert!(gate.is_open(now + EDGE));
+        gate.edge_known();
+        assert!(gate.is_open(now));
+    }
+
+    #[test]
     fn waits_for_the_networks_of_pods() {
         let now = Instant::now();
         let mut gate = Gate::new(now, true);
-        [Kind::Node, Kind::Service, Kind::Slice, Kind::Pod]
-            .into_iter()
-            .for_each(|kind| gate.listed(kind));
+        [
+            Kind::Node,
+            Kind::Partition,
+            Kind::Service,
+            Kind::Slice,
+            Kind::Pod,
+        ]
+        .into_iter()
+        .for_each(|kind| gate.listed(kind));
         assert!(!gate.is_open(now));
         gate.pod_networks_known();
         assert!(gate.is_open(now));

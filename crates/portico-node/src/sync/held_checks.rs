@@ -16,14 +16,15 @@ impl HeldChecks {
 
     /// What may be told: all of it if the kernel has everything.
     pub fn release(&mut self, done: bool) -> Option<Vec<(ObjectKey, Option<HealthCheck>)>> {
-        let may =
-            |_: &ObjectKey, check: &mut Option<HealthCheck>| done || !check.is_some_and(attracts);
+        let may = |_: &ObjectKey, check: &mut Option<HealthCheck>| {
+            done || !check.as_ref().is_some_and(attracts)
+        };
         let released: Vec<_> = self.0.extract_if(.., may).collect();
         (!released.is_empty()).then_some(released)
     }
 }
 
-fn attracts(check: HealthCheck) -> bool {
+fn attracts(check: &HealthCheck) -> bool {
     Family::BOTH
         .iter()
         .any(|family| *check.ready.get(*family) > 0)

@@ -6,6 +6,7 @@ use super::{Door, Input, Sources};
 use crate::client;
 use crate::objects::Kind;
 use crate::watch::{self, Listener, News};
+use portico_client::wait::sleep_until;
 use portico_dataplane::early_packets::{Answer, EarlyPacket, EarlyPacketQueue};
 use std::convert::Infallible;
 use std::future::pending;
@@ -14,7 +15,6 @@ use std::time::Instant;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::sleep_until;
 
 /// So many inputs become one batch at most; what is there beyond that waits for the next.
 const MOST_INPUTS: usize = 16 << 10;
@@ -68,7 +68,7 @@ impl Incoming {
                 }
             }
             packets = self.early.next() => batch.extend(packets?.into_iter().map(Input::Early)),
-            () = until(deadline) => {}
+            () = sleep_until(deadline) => {}
             Some(ended) = self.followers.join_next() => match ended {
                 Ok(never) => match never {},
                 Err(panic) => return Err(io::Error::other(panic)),
@@ -85,13 +85,6 @@ impl Incoming {
             batch.push(input);
         }
         Ok(Some(batch))
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline.into()).await,
-        None => pending().await,
     }
 }
 

@@ -33,7 +33,7 @@ impl Reporting {
         match kind {
             Kind::Service => self.services = Some(version),
             Kind::Slice => self.slices = Some(version),
-            Kind::Node | Kind::Cidr | Kind::Pod => {}
+            Kind::Node | Kind::Cidr | Kind::Pod | Kind::Partition => {}
         }
     }
 
@@ -46,7 +46,9 @@ impl Reporting {
 
     pub(super) fn changed(&mut self, update: &Update) {
         let may_end = !self.behind.is_empty() && !update.changes.is_empty();
+        // A Service may wait for a port partition that has no address here.
         self.look |= may_end
+            || update.partitions
             || update
                 .problems
                 .iter()
@@ -97,8 +99,9 @@ impl Reporting {
                 urgent |= is_newer && std::mem::take(&mut self.awaited);
                 (told.services, told.slices) = (services, slices);
                 let node_ports = index.node_port_networks();
-                urgent |= told.node_ports != node_ports;
-                told.node_ports = node_ports;
+                let partitions = index.partition_networks();
+                urgent |= told.node_ports != node_ports || told.partitions != partitions;
+                (told.node_ports, told.partitions) = (node_ports, partitions);
             }
             if told.trouble != self.trouble
                 || told.behind != self.behind

@@ -181,6 +181,7 @@ fn parts(kernel: &Fake, ended: &FakeFlows, now: Instant) -> Parts {
         timer: AlignedTimer::from(now),
         report: watch::Sender::default(),
         announcing: false,
+        edge: false,
         journal: None,
         door: None,
         free: || {},
@@ -218,7 +219,13 @@ impl Rig {
     }
 
     fn lists_are_done(&mut self) -> Vec<FollowUp> {
-        for kind in [Kind::Service, Kind::Slice, Kind::Node, Kind::Pod] {
+        for kind in [
+            Kind::Service,
+            Kind::Slice,
+            Kind::Node,
+            Kind::Pod,
+            Kind::Partition,
+        ] {
             let names = match kind {
                 Kind::Service => self.syncer.cluster.index.service_names(),
                 Kind::Pod => self.syncer.cluster.index.pod_names(),
@@ -338,7 +345,7 @@ fn a_first_table_waits_for_the_pods_of_the_node() {
     let mut rig = Rig::new();
     rig.apply(narrow(service("a", "10.0.0.1")));
     rig.apply(pod("one", "10.1.0.1"));
-    for kind in [Kind::Service, Kind::Slice, Kind::Node] {
+    for kind in [Kind::Service, Kind::Slice, Kind::Node, Kind::Partition] {
         let names = HashSet::from([service("a", "").name()]);
         rig.take(Input::Listed(kind, names));
     }
@@ -710,7 +717,7 @@ fn new_node_ports_are_told_once() {
     rig.apply(Object::Service(service.clone()));
     let told = rig.step();
     assert!(
-        matches!(&told[..], [FollowUp::NodePorts(new)] if new.len() == 1 && new[0].1 == 30080),
+        matches!(&told[..], [FollowUp::NodePorts(new)] if new.len() == 1 && new[0].port == 30080),
         "{told:?}"
     );
     rig.apply(slice("b", &["10.1.0.5"]));
@@ -834,7 +841,13 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     let names: HashSet<Name> = (0..10)
         .map(|number| service(&format!("s{number}"), "").name())
         .collect();
-    for kind in [Kind::Service, Kind::Slice, Kind::Node, Kind::Pod] {
+    for kind in [
+        Kind::Service,
+        Kind::Slice,
+        Kind::Node,
+        Kind::Pod,
+        Kind::Partition,
+    ] {
         inputs
             .send(Input::Listed(kind, names.clone()))
             .await

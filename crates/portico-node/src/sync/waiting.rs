@@ -40,7 +40,7 @@ impl Waiting {
                     self.triggers.entry(key).or_insert((family, trigger));
                 }
             }
-            Object::Node(_) | Object::Cidr(_) | Object::Pod(_) => {}
+            Object::Node(_) | Object::Cidr(_) | Object::Pod(_) | Object::Partition(_) => {}
         }
     }
 

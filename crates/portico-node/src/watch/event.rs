@@ -65,6 +65,7 @@ fn at_once(kind: Kind, line: &str) -> Option<Event> {
         Kind::Node => typed(line, Object::Node),
         Kind::Cidr => typed(line, Object::Cidr),
         Kind::Pod => typed(line, Object::Pod),
+        Kind::Partition => typed(line, Object::Partition),
     }?;
     match what.as_ref() {
         "ADDED" | "MODIFIED" => Some(Event::Applied(object)),

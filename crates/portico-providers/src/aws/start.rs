@@ -84,7 +84,7 @@ impl Aws {
                 network.0
             }
         };
-        let (cluster, metrics) = (start.cluster, start.metrics);
+        let (cluster, metrics) = (start.cluster_name, start.metrics);
         let (pace, poll) = (Pace::default(), Poll::default());
         Ok(Self::new(Parts {
             transport,

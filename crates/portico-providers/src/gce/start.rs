@@ -41,8 +41,11 @@ impl Gce {
         let config = Config::parse(&text).map_err(named)?;
         let transport: Arc<dyn Transport> =
             Arc::new(Http::new(&HttpOptions::default()).map_err(|error| error.to_string())?);
-        let cluster_id =
-            cluster_id(KubeApi::namespaced(start.client.clone(), ID_NAMESPACE)).await?;
+        let cluster_id = cluster_id(KubeApi::namespaced(
+            start.cluster.client.clone(),
+            ID_NAMESPACE,
+        ))
+        .await?;
         let wire = Wire {
             transport,
             metrics: start.metrics.clone(),

@@ -2,8 +2,8 @@
 //! do, by a reload where not. It remembers what it told HAProxy, and reads what runs at the start,
 //! after a failure, and when asked to.
 
+use portico_client::error::chain;
 use std::collections::BTreeSet;
-use std::error::Error as _;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub enum ProxyError {
         "HAProxy did not load its new configuration and goes on with the old one: its log says why"
     )]
     NotLoaded,
-    #[error("{address}: {source}")]
+    #[error("HAProxy cannot listen at {address}")]
     CannotBind {
         address: SocketAddr,
         source: io::Error,
@@ -65,14 +65,8 @@ impl ProxyError {
 impl From<&ProxyError> for ProviderError {
     fn from(error: &ProxyError) -> Self {
         match error {
-            ProxyError::CannotBind { .. } => {
-                refused("CannotListen", format!("HAProxy cannot listen at {error}"))
-            }
-            _ => {
-                let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-                let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
-                Self::Failed(text)
-            }
+            ProxyError::CannotBind { .. } => refused("CannotListen", chain(error)),
+            _ => ProviderError::Failed(chain(error)),
         }
     }
 }

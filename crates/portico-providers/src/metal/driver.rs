@@ -2,19 +2,23 @@
 //! pools get their status.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{BoxStream, SelectAll, select_all};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, Stream, StreamExt};
 use ipnet::IpNet;
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Resource, ResourceExt, runtime::WatchStreamExt};
-use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot, watch};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, ResourceExt};
+use portico_client::error::chain;
+use portico_client::reflector::{Reflector, Watched, watch};
+use portico_client::wait::Backoff;
+use tokio::sync::{mpsc, oneshot, watch as channel};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
@@ -25,7 +29,7 @@ use super::status::PoolStatus;
 use super::store::{BlockObject, Cluster, PoolApiObject, known};
 use crate::{News, ProviderError};
 use portico_controller::Shutdown;
-use portico_controller::backoff::WatchBackoff;
+use portico_controller::cluster::all;
 use portico_controller::light::LightService;
 
 /// Requests that wait, and changes taken in, before the next step.
@@ -56,17 +60,18 @@ enum Change {
     Pool(Box<Event<PoolApiObject>>),
     Block(Event<BlockObject>),
     Namespace(Event<Namespace>),
-    Service(Box<Event<LightService>>),
+    Service(Event<Arc<LightService>>),
     Failed(Kind, String),
 }
 
 pub(super) struct Driver {
     cluster: Cluster,
+    services: Reflector<LightService>,
     allocator: Allocator<Cluster>,
     commands: mpsc::Receiver<Command>,
-    news: watch::Sender<News>,
+    news: channel::Sender<News>,
     /// Whether every claim is what the Services say.
-    settled: watch::Sender<bool>,
+    settled: channel::Sender<bool>,
     recorder: Recorder,
     pending: Vec<Command>,
     pending_since: Instant,
@@ -84,9 +89,10 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(
         cluster: Cluster,
+        services: Reflector<LightService>,
         commands: mpsc::Receiver<Command>,
-        news: watch::Sender<News>,
-        settled: watch::Sender<bool>,
+        news: channel::Sender<News>,
+        settled: channel::Sender<bool>,
     ) -> Self {
         let kinds = [Kind::Pools, Kind::Blocks, Kind::Namespaces, Kind::Services];
         let reporter = Reporter {
@@ -97,6 +103,7 @@ impl Driver {
             recorder: Recorder::new(cluster.client().clone(), reporter),
             allocator: Allocator::new(cluster.clone()),
             cluster,
+            services,
             commands,
             news,
             settled,
@@ -305,14 +312,16 @@ impl Driver {
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
         let namespaces: Api<Namespace> = Api::all(self.cluster.client().clone());
         select_all([
-            follow(self.cluster.pools(), Kind::Pools, |event| {
+            changes(own(self.cluster.pools()), Kind::Pools, |event| {
                 Change::Pool(Box::new(event))
             }),
-            follow(self.cluster.blocks(), Kind::Blocks, Change::Block),
-            follow(namespaces, Kind::Namespaces, Change::Namespace),
-            follow(self.cluster.services(), Kind::Services, |event| {
-                Change::Service(Box::new(event))
-            }),
+            changes(own(self.cluster.blocks()), Kind::Blocks, Change::Block),
+            changes(own(namespaces), Kind::Namespaces, Change::Namespace),
+            changes(
+                self.services.subscribe(all),
+                Kind::Services,
+                Change::Service,
+            ),
         ])
     }
 
@@ -347,10 +356,10 @@ impl Driver {
                 );
             }
             Change::Service(event) => {
-                let uid = |service: &LightService| service.uid().unwrap_or_default();
+                let uid = |service: &Arc<LightService>| service.uid().unwrap_or_default();
                 self.feed(
                     Kind::Services,
-                    *event,
+                    event,
                     uid,
                     Self::service,
                     |driver, service| {
@@ -475,8 +484,8 @@ impl Driver {
             .apply_namespace(&namespace.name_any(), labels);
     }
 
-    fn service(&mut self, service: LightService) {
-        self.allocator.allocations.service_seen(known(service));
+    fn service(&mut self, service: Arc<LightService>) {
+        self.allocator.allocations.service_seen(known(&service));
     }
 }
 
@@ -493,14 +502,21 @@ fn identify(block: &BlockObject) -> Option<(IpNet, String)> {
     Some((network, block.metadata.resource_version.clone()?))
 }
 
-fn follow<K>(api: Api<K>, kind: Kind, change: fn(Event<K>) -> Change) -> BoxStream<'static, Change>
+/// Of a kind that nothing else in the process follows.
+fn own<K: Watched>(api: Api<K>) -> BoxStream<'static, watcher::Result<Event<K>>> {
+    watch(api, watcher::Config::default(), Backoff::of_controllers())
+}
+
+fn changes<T, E>(
+    events: impl Stream<Item = Result<Event<T>, E>> + Send + 'static,
+    kind: Kind,
+    change: fn(Event<T>) -> Change,
+) -> BoxStream<'static, Change>
 where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    T: Send + 'static,
+    E: Error + Send + 'static,
 {
-    let events = watcher(api, watcher::Config::default()).backoff(WatchBackoff::default());
     events
-        .map(move |event| {
-            event.map_or_else(|error| Change::Failed(kind, error.to_string()), change)
-        })
+        .map(move |event| event.map_or_else(|error| Change::Failed(kind, chain(&error)), change))
         .boxed()
 }

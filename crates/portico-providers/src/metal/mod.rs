@@ -29,7 +29,6 @@ mod testing;
 use std::net::IpAddr;
 
 use futures_util::future::BoxFuture;
-use kube::Client;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
@@ -40,6 +39,7 @@ pub(crate) use description::DESCRIPTION;
 use desired::Desired;
 use driver::{Command, Driver};
 use portico_controller::Shutdown;
+use portico_controller::cluster::Cluster as WatchedCluster;
 use portico_controller::task::AbortOnDrop;
 use store::Cluster;
 
@@ -58,13 +58,18 @@ pub(crate) struct Metal {
 impl Metal {
     /// Starts the tasks that allocate and provide the key; they end with `shutdown`, and where they
     /// stand when the provider is dropped.
-    pub(crate) fn start(client: Client, shutdown: Shutdown) -> Self {
+    pub fn start(
+        WatchedCluster {
+            client, services, ..
+        }: WatchedCluster,
+        shutdown: Shutdown,
+    ) -> Self {
         let (commands, receiver) = mpsc::channel(WAITING);
         let (sender, news) = watch::channel(News::default());
         let (settling, settled) = watch::channel(false);
         let key = tokio::spawn(key::provide(client.clone()));
         let driver = tokio::spawn(
-            Driver::new(Cluster::new(client), receiver, sender, settling).run(shutdown),
+            Driver::new(Cluster::new(client), services, receiver, sender, settling).run(shutdown),
         );
         Self {
             commands,

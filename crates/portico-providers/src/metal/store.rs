@@ -86,11 +86,7 @@ impl Cluster {
         )
     }
 
-    pub(super) fn services(&self) -> Api<LightService> {
-        Api::all(self.client.clone())
-    }
-
-    pub(super) fn client(&self) -> &Client {
+    pub fn client(&self) -> &Client {
         &self.client
     }
 }
@@ -147,7 +143,10 @@ impl Store for Cluster {
 
     async fn service(&self, service: &ServiceRef) -> Result<Option<Known>, StoreError> {
         let api: Api<LightService> = Api::namespaced(self.client.clone(), &service.namespace);
-        Ok(in_time(api.get_opt(&service.name)).await?.map(known))
+        Ok(in_time(api.get_opt(&service.name))
+            .await?
+            .as_ref()
+            .map(known))
     }
 }
 
@@ -165,28 +164,29 @@ async fn in_time<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Resul
     }
 }
 
-pub(super) fn known(LightService(service): LightService) -> Known {
-    let metadata = service.metadata;
+pub fn known(LightService(service): &LightService) -> Known {
+    let metadata = &service.metadata;
     let finalized = metadata
         .finalizers
         .iter()
         .flatten()
         .any(|finalizer| finalizer == FINALIZER);
-    let balancer = service.status.and_then(|status| status.load_balancer);
-    let ingress = balancer
-        .and_then(|balancer| balancer.ingress)
-        .unwrap_or_default();
+    let status = service.status.as_ref();
+    let balancer = status.and_then(|status| status.load_balancer.as_ref());
+    let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref());
     let addresses = ingress
+        .unwrap_or_default()
         .iter()
         .filter_map(|ingress| ingress.ip.as_deref()?.parse().ok())
         .collect();
     Known {
         service: ServiceRef {
-            namespace: metadata.namespace.unwrap_or_default(),
-            name: metadata.name.unwrap_or_default(),
-            uid: metadata.uid.unwrap_or_default(),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
         },
-        balanced: service.spec.and_then(|spec| spec.type_).as_deref() == Some("LoadBalancer")
+        balanced: service.spec.as_ref().and_then(|spec| spec.type_.as_deref())
+            == Some("LoadBalancer")
             || finalized,
         addresses,
     }

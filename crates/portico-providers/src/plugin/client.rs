@@ -12,6 +12,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use portico_client::wait::Backoff;
+
 use super::errors;
 use super::messages::{GET_INFO, GetInfoRequest, Info, NEWS, NewsItem, Nothing, REVISION};
 
@@ -75,17 +77,17 @@ impl Client {
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        let (began, mut pause) = (Instant::now(), SHORTEST);
+        let (began, mut backoff) = (Instant::now(), Backoff::new(SHORTEST, LONGEST));
         loop {
             let status = match self.once(path, request.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(status) => status,
             };
+            let pause = backoff.next_wait();
             if !errors::is_outage(&status) || began.elapsed() + pause > self.patience.outage {
                 return Err(status);
             }
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use portico_client::wait::Backoff;
 use tokio::sync::watch;
-use tokio::time::sleep;
 use tonic::{Code, Status};
 use tracing::{debug, info, warn};
 
@@ -34,27 +34,26 @@ pub(super) async fn follow(
 
 /// Returns only if the plugin has none to tell.
 async fn listen(client: &Client, info: &Info, news: &watch::Sender<News>) {
-    let mut pause = SHORTEST;
+    let mut backoff = Backoff::new(SHORTEST, LONGEST);
     loop {
-        let ended = hear(client, news, &mut pause).await;
+        let ended = hear(client, news, &mut backoff).await;
         if ended.code() == Code::Unimplemented {
             return;
         }
         debug!(%ended, "the plugin's news ended");
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST);
+        backoff.wait().await;
         if let Ok(now) = client.info().await {
             came_back(info, &now, news);
         }
     }
 }
 
-async fn hear(client: &Client, news: &watch::Sender<News>, pause: &mut Duration) -> Status {
+async fn hear(client: &Client, news: &watch::Sender<News>, backoff: &mut Backoff) -> Status {
     let mut stream = match client.news().await {
         Ok(stream) => stream,
         Err(status) => return status,
     };
-    *pause = SHORTEST;
+    backoff.reset();
     loop {
         match stream.message().await {
             Ok(Some(item)) => news.send_modify(|news| match item.kind() {

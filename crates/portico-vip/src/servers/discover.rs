@@ -4,11 +4,11 @@
 //! They are listed every few seconds and not watched: they change rarely, when a machine is added,
 //! and the server that would be watched may be the one that goes.
 
-use crate::error::chain;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams};
 use kube::{Client, Config};
+use portico_client::error::chain;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

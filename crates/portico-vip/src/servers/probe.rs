@@ -2,12 +2,12 @@
 //! `GET /readyz`.
 
 use super::health::Finding;
-use crate::error::chain;
 use http::header::{AUTHORIZATION, HOST, HeaderValue};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use portico_client::error::chain;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;

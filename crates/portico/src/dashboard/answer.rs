@@ -107,6 +107,7 @@ impl Site {
         };
         let node = Some(field("node")).filter(|name| !name.is_empty());
         let question = Question {
+            source_port: None,
             from,
             to,
             node: node.map(str::to_owned),

@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use hyper::Request;
 use hyper::body::Incoming;
+use portico_client::access;
 use portico_client::pages;
 use sign_in::SignIn;
 use std::net::SocketAddr;
@@ -63,11 +64,11 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     }
     let (client, sign_in) = match arguments.ask_for_token {
         true => (
-            client::anonymous(arguments.kubeconfig).await?,
+            client::anonymous(arguments.kubeconfig.as_deref()).await?,
             SignIn::Token,
         ),
         false => (
-            client::from_kubeconfig(arguments.kubeconfig).await?,
+            access::client(arguments.kubeconfig.as_deref()).await?,
             SignIn::new_key()?,
         ),
     };

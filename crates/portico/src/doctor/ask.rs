@@ -1,12 +1,14 @@
 //! Asks the API server and the nodes.
 
 use super::facts::{Cluster, Node};
-use crate::client::{self, Reader};
+use crate::client::Reader;
 use crate::fetch;
 use http::header::DATE;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use k8s_openapi::api::coordination::v1::Lease;
+use portico_client::access;
+use portico_client::error::chain;
 use portico_model::objects;
 use portico_model::report::{self, NodeReport};
 use portico_view::ReportView;
@@ -33,10 +35,10 @@ pub(super) async fn vip() -> Result<Status, String> {
 /// Asks the API server; `None` where none is known and none was given.
 pub(super) async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, String>> {
     let asked_for = kubeconfig.is_some();
-    let client = match client::from_kubeconfig(kubeconfig).await {
+    let client = match access::client(kubeconfig.as_deref()).await {
         Ok(client) => client,
         Err(_) if !asked_for => return None,
-        Err(error) => return Some(Err(format!("{error:#}"))),
+        Err(error) => return Some(Err(chain(&error))),
     };
     let reader = Reader {
         client,

@@ -185,6 +185,9 @@ impl Answered {
                     .collect();
                 json!({"kind": "forward", "candidates": candidates, "affinitySeconds": affinity})
             }
+            Verdict::Node { name, address } => {
+                json!({"kind": "node", "node": &**name, "address": address})
+            }
             Verdict::Reject => json!({"kind": "reject"}),
             Verdict::Drop => json!({"kind": "drop"}),
             Verdict::NotOurs { why } => json!({"kind": "notOurs", "why": why}),

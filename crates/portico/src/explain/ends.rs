@@ -112,6 +112,7 @@ impl Cluster {
         let packet = Packet {
             origin,
             source,
+            source_port: None,
             destination: destination.ip(),
             port: destination.port(),
             protocol,
@@ -231,7 +232,7 @@ fn from_outside() -> Origin {
     Origin::Interface("".into())
 }
 
-fn addresses(node: &Node) -> Vec<IpAddr> {
+pub fn addresses(node: &Node) -> Vec<IpAddr> {
     node.status
         .addresses
         .iter()

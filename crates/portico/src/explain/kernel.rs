@@ -5,7 +5,7 @@ use super::Settings;
 use crate::lab::control::{self, Order};
 use portico_model::table::{ForwardingTable, FrontendKey};
 use portico_node::config::Config;
-use portico_node::inspect::{self, Differences, Known};
+use portico_node::inspect::{self, Differences, FoundEdge, Known};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -103,6 +103,11 @@ impl Place {
         };
         let (differences, in_the_way) = self.on_node(look)?;
         Ok((differences.map_err(explained)?, in_the_way))
+    }
+
+    /// Of which addresses connections are shared out among nodes there.
+    pub fn edge(&self, config: &Config) -> Result<Option<FoundEdge>, String> {
+        self.on_node(|| inspect::edge(config))?.map_err(explained)
     }
 
     fn on_node<T: Send>(&self, job: impl FnOnce() -> T + Send) -> Result<T, String> {

@@ -14,10 +14,15 @@ use ends::Cluster;
 pub(crate) use ends::{From, To};
 use ipnet::IpNet;
 use kernel::Place;
+use portico_model::edge::Surroundings;
 use portico_model::explain::{Explanation, Packet, explain};
 use portico_model::index::{self, DetectLocal, Index, NodePortSetting};
-use portico_model::objects::{EndpointSlice, ServiceCidr};
+use portico_model::objects::{EndpointSlice, Node, ServiceCidr};
+use portico_model::partitions::PortPartition;
+use portico_model::pools::AddressRange;
 use portico_model::report::NodeReport;
+use portico_model::table::{Family, PerFamily};
+use portico_node::inspect::FoundEdge;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -56,6 +61,9 @@ pub(crate) struct Question {
     /// Where to: ADDRESS:PORT[/tcp|udp|sctp], or service/NAMESPACE/NAME:PORT.
     #[arg(long, value_name = "WHERE")]
     pub to: To,
+    /// The port that it comes from, which decides about the node that serves it at the edge.
+    #[arg(long, value_name = "PORT")]
+    pub source_port: Option<u16>,
     /// The node that it reaches [default: the one that it comes from or is for, or the first].
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
@@ -98,7 +106,8 @@ pub(crate) async fn answer(
         known
             .cluster
             .packet(&question.from, &question.to, question.node.as_deref())?;
-    let index = known.index(settings.of(&node), packet.local.to_vec());
+    let packet = question.with_source_port(packet);
+    let index = known.index(settings.of(&node), packet.local.to_vec(), None);
     Ok(Answered {
         explanation: explain(index.table(), &packet),
         node,
@@ -119,10 +128,11 @@ async fn answer_with_kernel(reader: &Reader, arguments: &Arguments) -> anyhow::R
             known
                 .cluster
                 .packet(&question.from, &question.to, question.node.as_deref())?;
+        let packet = question.with_source_port(packet);
         let (explanation, kernel) =
             match Place::find(&node, &packet.local, arguments.lab.as_deref()) {
                 Err(why) => {
-                    let index = known.index(settings.of(&node), packet.local.to_vec());
+                    let index = known.index(settings.of(&node), packet.local.to_vec(), None);
                     (explain(index.table(), &packet), Kernel::NotSeen(why))
                 }
                 Ok(place) => look(&place, &known, settings, (&node, packet)),
@@ -161,14 +171,17 @@ fn look(
     let config = match place.config(node, settings) {
         Ok(Some(config)) => config,
         nothing => {
-            let index = known.index(settings.of(node), packet.local.to_vec());
+            let index = known.index(settings.of(node), packet.local.to_vec(), None);
             let why = nothing
                 .err()
                 .unwrap_or_else(|| kernel::nothing_installed(node));
             return (explain(index.table(), &packet), Kernel::NotSeen(why));
         }
     };
-    let index = known.index(config.settings.clone(), packet.local.to_vec());
+    // What cannot be read now cannot be compared either.
+    let edge = place.edge(&config).ok().flatten();
+    let surroundings = edge.map(|edge| known.surroundings(&edge));
+    let index = known.index(config.settings.clone(), packet.local.to_vec(), surroundings);
     let explanation = explain(index.table(), &packet);
     let kernel = match place.compare(&config, index.table(), &answer::frontend_key(&explanation)) {
         Err(why) => Kernel::NotSeen(why),
@@ -207,6 +220,7 @@ struct Known {
     cluster: Cluster,
     slices: Vec<EndpointSlice>,
     cidrs: Vec<ServiceCidr>,
+    partitions: Vec<PortPartition>,
 }
 
 impl Known {
@@ -224,10 +238,14 @@ impl Known {
             .list("/apis/networking.k8s.io/v1/servicecidrs")
             .await
             .unwrap_or_default();
-        Ok(Self {
+        let partitions = reader
+            .list_if_known("/apis/portico.dev/v1/portpartitions")
+            .await?;
+        Ok(Known {
             cluster,
             slices,
             cidrs,
+            partitions,
         })
     }
 
@@ -250,9 +268,33 @@ impl Known {
             .collect()
     }
 
+    /// What the node has to know of others for an edge as it is in its kernel.
+    fn surroundings(&self, edge: &FoundEdge) -> Surroundings {
+        let nodes = self.cluster.nodes.iter();
+        let neighbour = |node: &Node| {
+            let mut near = PerFamily::default();
+            let known = ends::addresses(node).into_iter();
+            for address in known.filter(|address| edge.nodes.contains(address)) {
+                *near.get_mut(Family::of(address)) = Some(address);
+            }
+            (node.metadata.name.as_str().into(), near)
+        };
+        let only = |address: &IpAddr| AddressRange::new(*address, *address);
+        Surroundings {
+            announced: edge.addresses.iter().filter_map(only).collect(),
+            neighbours: nodes.map(neighbour).collect(),
+        }
+    }
+
     /// With the table of a node.
-    fn index(&self, settings: index::Settings, addresses: Vec<IpAddr>) -> Index {
-        let mut index = Index::new(settings);
+    fn index(
+        &self,
+        settings: index::Settings,
+        addresses: Vec<IpAddr>,
+        surroundings: Option<Surroundings>,
+    ) -> Index {
+        let mut index = Index::new(settings).with_announcing();
+        index.set_surroundings(surroundings);
         self.cluster
             .services
             .iter()
@@ -263,6 +305,9 @@ impl Known {
         self.cidrs
             .iter()
             .for_each(|cidr| index.apply_service_cidr(cidr));
+        self.partitions
+            .iter()
+            .for_each(|partition| index.apply_port_partition(partition));
         self.cluster
             .nodes
             .iter()
@@ -274,6 +319,15 @@ impl Known {
         index.set_addresses(addresses);
         index.take();
         index
+    }
+}
+
+impl Question {
+    fn with_source_port(&self, packet: Packet) -> Packet {
+        Packet {
+            source_port: self.source_port,
+            ..packet
+        }
     }
 }
 

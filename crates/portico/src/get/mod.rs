@@ -1,4 +1,4 @@
-//! `portico get`: Services, nodes, endpoints, pools and balancers with what only Portico knows of
+//! `portico get`: Services, nodes, endpoints, pools, port partitions and balancers with what only Portico knows of
 //! them.
 
 mod tables;
@@ -9,7 +9,8 @@ use crate::output::Output;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use portico_view::PoolView;
+use portico_model::partitions::PortPartition;
+use portico_view::{PartitionView, PoolView};
 use serde::Serialize;
 use std::fmt;
 
@@ -46,6 +47,9 @@ enum What {
     /// Addresses for load balancers, and how many are left.
     #[value(aliases = ["pool"])]
     Pools,
+    /// Addresses of nodes with a space of node ports of their own.
+    #[value(aliases = ["partition"])]
+    Partitions,
     /// Services with a load balancer, with their conditions.
     #[value(aliases = ["balancer", "lb"])]
     Balancers,
@@ -85,6 +89,14 @@ async fn get(arguments: &Arguments) -> anyhow::Result<()> {
             let balancers: Vec<tables::Balancer> = balancers.map(tables::Balancer).collect();
             arguments.show(balancers, |balancer| &balancer.0.name)
         }
+        What::Partitions => {
+            let partitions: Vec<PortPartition> = reader
+                .list_if_known("/apis/portico.dev/v1/portpartitions")
+                .await?;
+            let nodes = fleet.await?.nodes(now);
+            let views = PartitionView::all(&partitions, &nodes);
+            arguments.show(views, |partition| &partition.name)
+        }
         What::Pools => {
             let pools: Vec<_> = reader
                 .list_if_known("/apis/portico.dev/v1/addresspools")
@@ -118,7 +130,7 @@ impl Arguments {
 
     fn not_there(&self, name: &str) -> String {
         let place = match self.what {
-            What::Nodes | What::Pools => String::new(),
+            What::Nodes | What::Pools | What::Partitions => String::new(),
             _ if self.all_namespaces => " in any namespace".to_owned(),
             _ => format!(
                 " in namespace {}: name another with --namespace",
@@ -130,6 +142,7 @@ impl Arguments {
             What::Nodes => format!("there is no node {name}"),
             What::Endpoints => format!("no Service {name} has endpoints{place}"),
             What::Pools => format!("there is no pool {name}"),
+            What::Partitions => format!("there is no port partition {name}"),
             What::Balancers => format!("there is no Service {name} with a load balancer{place}"),
         }
     }

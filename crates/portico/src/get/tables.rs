@@ -3,7 +3,7 @@
 use super::Shown;
 use crate::output::Table;
 use portico_view::text::{age, few};
-use portico_view::{EndpointView, NodeView, PoolView, ServiceView};
+use portico_view::{EndpointView, NodeView, PartitionView, PoolView, ServiceView};
 use serde::Serialize;
 use std::fmt;
 
@@ -120,6 +120,27 @@ impl fmt::Display for Shown<EndpointView> {
             ]);
         }
         table(f, "endpoints", &self.items, &rows)
+    }
+}
+
+impl fmt::Display for Shown<PartitionView> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = Table::new(["name", "addresses", "nodes", "in-use", "trouble"]);
+        for partition in &self.items {
+            let all = ["all".to_owned()];
+            let addresses = match partition.addresses.as_slice() {
+                [] => &all[..],
+                some => some,
+            };
+            rows.row([
+                partition.name.clone(),
+                few(addresses, FEW),
+                partition.nodes.to_string(),
+                few(&partition.in_use, FEW),
+                few(&partition.trouble, FEW),
+            ]);
+        }
+        table(f, "port partitions", &self.items, &rows)
     }
 }
 

@@ -79,7 +79,9 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
 fn translate(arguments: &Arguments) -> anyhow::Result<Vec<File>> {
     let mut files = Vec::new();
     if !arguments.metallb.is_empty() {
-        files.push(metallb::translate(documents(&arguments.metallb)?));
+        let read = vec![metallb::translate(documents(&arguments.metallb)?)];
+        ensure_found("--metallb", "MetalLB", &arguments.metallb, &read)?;
+        files.extend(read);
     }
     if let Some(path) = &arguments.kube_proxy {
         let read = documents(std::slice::from_ref(path))?;
@@ -96,7 +98,9 @@ fn translate(arguments: &Arguments) -> anyhow::Result<Vec<File>> {
         );
     }
     if !arguments.kube_vip.is_empty() {
-        files.extend(kube_vip::translate(documents(&arguments.kube_vip)?));
+        let read = kube_vip::translate(documents(&arguments.kube_vip)?);
+        ensure_found("--kube-vip", "kube-vip", &arguments.kube_vip, &read)?;
+        files.extend(read);
     }
     if files.is_empty() {
         bail!(
@@ -107,7 +111,28 @@ fn translate(arguments: &Arguments) -> anyhow::Result<Vec<File>> {
     Ok(told_apart(files))
 }
 
-/// Gives the later of two files with one name another.
+/// A file of another kind is a mistake of the caller, not a configuration without settings.
+fn ensure_found(flag: &str, rival: &str, paths: &[PathBuf], files: &[File]) -> anyhow::Result<()> {
+    if files.iter().any(|file| !file.documents.is_empty()) {
+        return Ok(());
+    }
+    let paths: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let remarks = files.iter().flat_map(|file| &file.remarks);
+    let reasons: Vec<String> = remarks
+        .map(|remark| format!("\n  {}", remark.text()))
+        .collect();
+    bail!(
+        "{flag} {}: there is nothing of {rival} in it that has an equivalent; portico migrate \
+         --help says which resources are read{}",
+        paths.join(" "),
+        reasons.concat()
+    )
+}
+
+/// Of two files with one name the later gets another.
 fn told_apart(mut files: Vec<File>) -> Vec<File> {
     for at in 1..files.len() {
         let (before, rest) = files.split_at_mut(at);

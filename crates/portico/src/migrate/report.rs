@@ -26,8 +26,14 @@ impl Remark {
         format!("# {level}: {}\n", text.replace('\n', " "))
     }
 
-    pub(super) fn is_warning(&self) -> bool {
-        matches!(self, Self::Warning(_))
+    pub fn text(&self) -> &str {
+        match self {
+            Remark::Note(text) | Remark::Warning(text) => text,
+        }
+    }
+
+    pub fn is_warning(&self) -> bool {
+        matches!(self, Remark::Warning(_))
     }
 }
 

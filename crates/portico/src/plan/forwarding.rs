@@ -154,6 +154,9 @@ fn feed(index: &mut Index, kind: Kind, object: &Value) {
         Kind::Pod => read(object)
             .into_iter()
             .for_each(|one| index.apply_pod(&one)),
+        Kind::PortPartition => read(object)
+            .into_iter()
+            .for_each(|one| index.apply_port_partition(&one)),
     }
 }
 
@@ -164,6 +167,7 @@ fn forget(index: &mut Index, kind: Kind, namespace: &str, name: &str) {
         Kind::Node => index.delete_node(name),
         Kind::ServiceCidr => index.delete_service_cidr(name),
         Kind::Pod => index.delete_pod(namespace, name),
+        Kind::PortPartition => index.delete_port_partition(name),
     }
 }
 
@@ -246,6 +250,7 @@ fn named(frontend: &Frontend, key: &PortKey) -> String {
         FrontendKind::ClusterIp => "cluster IP ",
         FrontendKind::ExternalIp => "external IP ",
         FrontendKind::LoadBalancerIp => "load balancer ",
+        FrontendKind::NodePort if frontend.address.is_some() => "node port ",
         // Is named as one already.
         FrontendKind::NodePort => "",
     };

@@ -4,10 +4,12 @@
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use portico_controller::endpoints::{self, LABEL_SLICE_MANAGED_BY, SLICE_MANAGER};
+use portico_controller::light::LightService;
 use portico_model::key::ObjectKey;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// As controllers fill slices.
 const MOST_ENDPOINTS: usize = 100;
@@ -19,35 +21,39 @@ pub(super) enum Kind {
     Service,
     Slice,
     ServiceCidr,
+    PortPartition,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] = [
-        Self::Node,
-        Self::Pod,
-        Self::Service,
-        Self::Slice,
-        Self::ServiceCidr,
+    pub const ALL: [Kind; 6] = [
+        Kind::Node,
+        Kind::Pod,
+        Kind::Service,
+        Kind::Slice,
+        Kind::ServiceCidr,
+        Kind::PortPartition,
     ];
 
     pub(super) fn path(self) -> &'static str {
         match self {
-            Self::Node => "/api/v1/nodes",
-            Self::Pod => "/api/v1/pods",
-            Self::Service => "/api/v1/services",
-            Self::Slice => "/apis/discovery.k8s.io/v1/endpointslices",
-            Self::ServiceCidr => "/apis/networking.k8s.io/v1/servicecidrs",
+            Kind::Node => "/api/v1/nodes",
+            Kind::Pod => "/api/v1/pods",
+            Kind::Service => "/api/v1/services",
+            Kind::Slice => "/apis/discovery.k8s.io/v1/endpointslices",
+            Kind::ServiceCidr => "/apis/networking.k8s.io/v1/servicecidrs",
+            Kind::PortPartition => "/apis/portico.dev/v1/portpartitions",
         }
     }
 
     /// `None` for a kind that no packet depends on.
     pub(super) fn of(api_version: &str, kind: &str) -> Option<Self> {
         match (api_version, kind) {
-            ("v1", "Node") => Some(Self::Node),
-            ("v1", "Pod") => Some(Self::Pod),
-            ("v1", "Service") => Some(Self::Service),
-            ("discovery.k8s.io/v1", "EndpointSlice") => Some(Self::Slice),
-            ("networking.k8s.io/v1", "ServiceCIDR") => Some(Self::ServiceCidr),
+            ("v1", "Node") => Some(Kind::Node),
+            ("v1", "Pod") => Some(Kind::Pod),
+            ("v1", "Service") => Some(Kind::Service),
+            ("discovery.k8s.io/v1", "EndpointSlice") => Some(Kind::Slice),
+            ("networking.k8s.io/v1", "ServiceCIDR") => Some(Kind::ServiceCidr),
+            ("portico.dev/v1", "PortPartition") => Some(Kind::PortPartition),
             _ => None,
         }
     }
@@ -155,7 +161,7 @@ fn feed(index: &mut endpoints::Index, kind: Kind, object: &Value, stays: bool) {
             .for_each(|pod| index.delete_pod(&pod)),
         (Kind::Service, true) => read::<Service>(object)
             .into_iter()
-            .for_each(|one| index.apply_service(one)),
+            .for_each(|one| index.apply_service(Arc::new(LightService(one)))),
         (Kind::Service, false) => read::<Service>(object)
             .into_iter()
             .for_each(|one| index.delete_service(&one)),

@@ -8,7 +8,6 @@ mod state;
 mod tests;
 mod view;
 
-use crate::client;
 use crate::fetch;
 use crate::fleet::{self, AllNews};
 use crate::output::{Format, Output, Table};
@@ -17,6 +16,7 @@ use clap::Args;
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use metrics::Measured;
+use portico_client::access;
 use portico_view::text::few;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     };
     let machine_readable = arguments.output.output != Format::Table;
     crate::runtime()?.block_on(async {
-        let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
+        let client = access::client(arguments.kubeconfig.as_deref()).await?;
         let mut news = fleet::follow(&client);
         let state = first(&mut news).await?;
         if arguments.once || machine_readable {

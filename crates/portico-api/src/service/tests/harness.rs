@@ -5,6 +5,7 @@ use crate::gates::Gates;
 use crate::kinds::{Claim, Claims, Kind, Pool};
 use crate::object;
 use crate::service::ranges::Ranges;
+use crate::service::types::PORT_PARTITION;
 use crate::service::{PorticoServiceKind, ServiceKind};
 use crate::status::ApiError;
 use serde_json::{Value, json};
@@ -17,8 +18,8 @@ pub(super) struct FakePool {
 }
 
 impl Pool for FakePool {
-    fn is_taken(&self, claim: Claim) -> bool {
-        self.taken.contains(&claim)
+    fn is_taken(&self, claim: &Claim) -> bool {
+        self.taken.contains(claim)
     }
 
     fn random(&mut self) -> u64 {
@@ -33,7 +34,7 @@ impl Pool for FakePool {
 impl FakePool {
     fn apply(&mut self, claims: Claims) {
         for claim in claims.take {
-            assert!(self.taken.insert(claim), "{claim:?} is owned twice");
+            assert!(self.taken.insert(claim.clone()), "{claim:?} is owned twice");
         }
         for claim in claims.free {
             assert!(self.taken.remove(&claim), "{claim:?} was not owned");
@@ -136,7 +137,7 @@ impl Server {
             .values()
             .flat_map(|object| self.core.owned(object))
             .collect();
-        let distinct: BTreeSet<Claim> = owned.iter().copied().collect();
+        let distinct: BTreeSet<Claim> = owned.iter().cloned().collect();
         assert_eq!(owned.len(), distinct.len(), "owned twice");
         assert_eq!(distinct, self.pool.taken, "claimed and owned differ");
     }
@@ -166,7 +167,13 @@ impl Server {
         self.write(false, object, false, false)
     }
 
-    pub(super) fn put_status(&mut self, in_portico: bool, mut new: Value) -> Answer {
+    /// With all that is stored, in another port partition.
+    pub fn move_to(&mut self, name: &str, partition: Option<&str>) -> Answer {
+        let new = in_partition(self.store[name].clone(), partition);
+        self.write(false, new, true, false)
+    }
+
+    pub fn put_status(&mut self, in_portico: bool, mut new: Value) -> Answer {
         let kind: &dyn Kind = if in_portico {
             &self.portico
         } else {
@@ -215,6 +222,11 @@ fn kind(cluster: &str, node_ports: &str, gates: Gates) -> ServiceKind {
 
 pub(super) fn service(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+}
+
+pub fn in_partition(mut service: Value, partition: Option<&str>) -> Value {
+    service["metadata"]["annotations"] = json!({ PORT_PARTITION: partition.unwrap_or_default() });
+    service
 }
 
 fn merge(target: &mut Value, patch: Value) {

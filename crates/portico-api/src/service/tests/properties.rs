@@ -105,6 +105,7 @@ enum Step {
     Put(&'static str, Value),
     Patch(&'static str, Value),
     DryRun(&'static str, Value),
+    Move(&'static str, Option<&'static str>),
     Delete(&'static str),
 }
 
@@ -121,10 +122,12 @@ fn step() -> impl Strategy<Value = Step> {
             .map(|(_, pair)| pair)
             .collect()
     });
+    let partition = prop::sample::select(vec![None, Some("p"), Some("q"), Some("not/a/name")]);
     prop_oneof![
         4 => (name(), spec()).prop_map(|(name, spec)| Step::Put(name, spec)),
         4 => (name(), patch).prop_map(|(name, spec)| Step::Patch(name, spec)),
         1 => (name(), spec()).prop_map(|(name, spec)| Step::DryRun(name, spec)),
+        2 => (name(), partition).prop_map(|(name, partition)| Step::Move(name, partition)),
         1 => name().prop_map(Step::Delete),
     ]
 }
@@ -142,6 +145,7 @@ proptest! {
                 Step::Put(name, spec) => server.put(name, spec).is_err(),
                 Step::Patch(name, spec) if server.store.contains_key(name) => server.patch(name, spec).is_err(),
                 Step::DryRun(name, spec) => { let _ = server.dry_run(name, spec); true }
+                Step::Move(name, to) if server.store.contains_key(name) => server.move_to(name, to).is_err(),
                 Step::Delete(name) if server.store.contains_key(name) => { server.delete(name); false }
                 _ => true,
             };

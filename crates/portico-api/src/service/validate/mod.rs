@@ -11,6 +11,7 @@ use super::spelling::{NARROW, VISIBILITY};
 use super::types::*;
 use crate::field::{Error, Errors, Path};
 use crate::kinds::checks::{given_word, invalid_all, word};
+use crate::kinds::ranges;
 use crate::names;
 
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -28,7 +29,10 @@ pub(crate) fn create(service: &Service) -> Errors {
 pub(crate) fn update(new: &Service, old: &Service) -> Errors {
     let mut errors = addresses::changes(&new.spec, &old.spec);
     errors.extend(load_balancer::class_change(&new.spec, &old.spec));
-    errors.extend(load_balancer::health_check_change(&new.spec, &old.spec));
+    // In another port space all ports are others, and a load balancer is told of them.
+    if new.port_partition() == old.port_partition() {
+        errors.extend(load_balancer::health_check_change(&new.spec, &old.spec));
+    }
     errors.extend(whole(new, Some(old)));
     errors
 }
@@ -38,6 +42,7 @@ fn whole(service: &Service, old: Option<&Service>) -> Errors {
     let old_spec = old.map(|old| &old.spec);
     let mut errors: Errors = topology(service).into_iter().collect();
     errors.extend(visibility(service));
+    errors.extend(node_port_addresses(service, old));
     errors.extend(type_needs(spec));
     errors.extend(ports::ports(spec));
     errors.extend(selector(spec));
@@ -92,6 +97,26 @@ fn visibility(service: &Service) -> Option<Error> {
         return None;
     };
     Some(Error::invalid(&path, word, detail))
+}
+
+/// One that is stored, by a server that did not know the annotation, stays.
+fn node_port_addresses(service: &Service, old: Option<&Service>) -> Errors {
+    let annotation = |service: &Service| {
+        let text = service.annotation(NODE_PORT_ADDRESSES).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let text = annotation(service);
+    if text.is_empty() || old.is_some_and(|old| annotation(old) == text) {
+        return Errors::new();
+    }
+    let path = Path::new("metadata")
+        .child("annotations")
+        .key(NODE_PORT_ADDRESSES);
+    let problem = |part: &str| {
+        let message = ranges::parse_of_any_size(part.trim()).err()?;
+        Some(Error::invalid(&path, part.trim(), message))
+    };
+    text.split(',').filter_map(problem).collect()
 }
 
 /// What each type must and must not have.

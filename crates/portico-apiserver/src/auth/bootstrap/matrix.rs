@@ -142,6 +142,7 @@ const PLACES: &[(&str, &str)] = &[
     ("/apis/portico.dev/v1/addresspools/x+status", STATUS),
     ("/apis/portico.dev/v1/addressblocks/x", ALL),
     ("/apis/portico.dev/v1/bgppeers/x", ALL),
+    ("/apis/portico.dev/v1/portpartitions/x", ALL),
     ("/apis/rbac.authorization.k8s.io/v1/clusterroles/x", ALL),
     (
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/x",

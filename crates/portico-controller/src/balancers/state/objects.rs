@@ -43,7 +43,9 @@ impl State {
             .entry(key.clone())
             .or_insert_with(|| Entry::new(now));
         let forwards_the_same = same.as_ref().is_some_and(|before| {
-            before.request == facts.request && before.ingress == facts.ingress
+            before.request == facts.request
+                && before.ingress == facts.ingress
+                && before.selection == facts.selection
         });
         let calls_for_the_same = forwards_the_same
             && same
@@ -168,12 +170,14 @@ impl State {
 
     pub(crate) fn apply_report(&mut self, lease: &Lease, now: Instant, clock: Timestamp) {
         let changed = self.reports.apply(lease, now, clock);
+        self.reach_changed();
         self.troubles_changed(&changed);
         self.hear(now);
     }
 
     pub(crate) fn delete_report(&mut self, lease: &str, now: Instant) {
         let changed = self.reports.delete(lease);
+        self.reach_changed();
         self.troubles_changed(&changed);
         self.hear(now);
     }
@@ -181,12 +185,22 @@ impl State {
     pub(crate) fn retain_reports(&mut self, listed: &BTreeSet<ObjectKey>, now: Instant) {
         self.reports
             .retain(|lease| listed.iter().any(|key| &*key.name == lease));
+        self.reach_changed();
         self.hear(now);
     }
 
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.hear(now);
+    }
+
+    /// Load balancers send only to addresses on which node ports answer.
+    fn reach_changed(&mut self) {
+        let divided = self.reports.divided();
+        if divided != self.divided {
+            self.divided = divided;
+            self.nodes_changed();
+        }
     }
 
     fn troubles_changed(&mut self, services: &[String]) {

@@ -2,9 +2,12 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
+use portico_model::partitions::{NODE_PORT_ADDRESSES, PORT_PARTITION};
+use portico_model::report::{NodeReport, PartitionAddresses};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::balancers::reports::tests::lease;
 use crate::balancers::service::{FINALIZER, Ownership};
 use crate::provider::{Balancer, Host, Ingress, IpMode, ProviderError};
 use crate::queue::End;
@@ -340,6 +343,67 @@ fn nodes_count_only_for_who_uses_them_and_only_once_for_many() {
 }
 
 #[test]
+fn node_ports_of_a_partition_are_balanced_at_its_addresses_alone() {
+    let mut world = World::settled(NODES);
+    for (node, addresses) in [
+        ("a", ["10.0.0.1", "192.0.2.1"]),
+        ("b", ["10.0.0.2", "192.0.2.2"]),
+        ("c", ["10.0.0.3", "192.0.2.3"]),
+    ] {
+        let addresses = addresses.map(|ip| json!({"type": "InternalIP", "address": ip}));
+        let node = json!({"metadata": {"name": node}, "status": {"addresses": addresses.to_vec()}});
+        world
+            .state
+            .apply_node(&serde_json::from_value(node).unwrap());
+    }
+    world.state.settle_nodes(world.now);
+    let told = |world: &World| -> Vec<String> {
+        let facts = world.state.services[&key()].facts.clone().unwrap();
+        let nodes = world.state.nodes_of(&facts);
+        nodes
+            .iter()
+            .map(|node| format!("{} {:?}", node.name, node.addresses))
+            .collect()
+    };
+    world.run(|_| Ok(None));
+    world.state.take_touched();
+    assert_eq!(told(&world).len(), 3);
+    // Whoever names no partition loses what a partition takes.
+    for (node, address) in [("a", "192.0.2.1/32"), ("b", "192.0.2.2/32")] {
+        let report = NodeReport {
+            node_ports: Some(vec!["0.0.0.0/0".into()]),
+            partitions: vec![PartitionAddresses {
+                name: "left".into(),
+                addresses: vec![address.into()],
+            }],
+            ..NodeReport::default()
+        };
+        let lease = lease(node, "1970-01-01T00:00:00.000000Z", &report);
+        world
+            .state
+            .apply_report(&lease, world.now, Timestamp::UNIX_EPOCH);
+    }
+    assert_eq!(
+        told(&world),
+        ["a [10.0.0.1]", "b [10.0.0.2]", "c [10.0.0.3, 192.0.2.3]"]
+    );
+    assert_eq!(world.state.take_touched().syncs.len(), 1);
+    let annotate = |world: &mut World, annotations: Value| {
+        world.show(|service| service["metadata"]["annotations"] = annotations);
+        assert_eq!(world.state.take_touched().syncs.len(), 1);
+    };
+    annotate(&mut world, json!({PORT_PARTITION: "left"}));
+    assert_eq!(told(&world), ["a [192.0.2.1]", "b [192.0.2.2]"]);
+    annotate(
+        &mut world,
+        json!({PORT_PARTITION: "left", NODE_PORT_ADDRESSES: "192.0.2.2/32"}),
+    );
+    assert_eq!(told(&world), ["b [192.0.2.2]"]);
+    annotate(&mut world, json!({PORT_PARTITION: "right"}));
+    assert_eq!(told(&world), [""; 0]);
+}
+
+#[test]
 fn a_failed_update_of_nodes_becomes_an_ensure() {
     let mut world = World::settled(NODES);
     world.node("a");
@@ -567,8 +631,6 @@ fn a_quarrel_about_the_status_has_an_end() {
 
 #[test]
 fn reports_touch_only_what_they_concern() {
-    use crate::balancers::reports::tests::lease;
-    use portico_model::report::NodeReport;
     let mut world = World::settled(Abilities::default());
     world.node("a");
     world.state.settle_nodes(world.now);

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::endpoints::tests::{World, node, not_ready, pod, service, terminating, web};
+use crate::endpoints::tests::{World, light, node, not_ready, pod, service, terminating, web};
 
 /// An index with the Service `web` on `app=a` and one Pod, with nothing left to do.
 fn settled() -> Index {
@@ -68,12 +68,21 @@ fn changes_of_a_pod_that_touch_nothing() {
 #[test]
 fn a_pod_touches_every_service_that_selects_it_and_no_other() {
     let mut index = settled();
-    index.apply_service(other_service("both", json!({"app": "a", "tier": "front"})));
-    index.apply_service(other_service("tier", json!({"app": null, "tier": "front"})));
-    index.apply_service(other_service("miss", json!({"app": "a", "tier": "back"})));
-    index.apply_service(service(
+    index.apply_service(light(other_service(
+        "both",
+        json!({"app": "a", "tier": "front"}),
+    )));
+    index.apply_service(light(other_service(
+        "tier",
+        json!({"app": null, "tier": "front"}),
+    )));
+    index.apply_service(light(other_service(
+        "miss",
+        json!({"app": "a", "tier": "back"}),
+    )));
+    index.apply_service(light(service(
         json!({"metadata": {"name": "none"}, "spec": {"selector": null}}),
-    ));
+    )));
     index.take_touched();
     let front = json!({"metadata": {"labels": {"app": "a", "tier": "front"}}});
     index.apply_pod(&pod("p2", "10.1.0.2", front.clone()));
@@ -113,7 +122,7 @@ fn a_changed_selector_finds_its_pods() {
             .collect()
     };
     assert_eq!(names(&index), ["p1"]);
-    index.apply_service(service(json!({"spec": {"selector": {"app": "b"}}})));
+    index.apply_service(light(service(json!({"spec": {"selector": {"app": "b"}}}))));
     assert_eq!(touched(&mut index), ["web"]);
     assert_eq!(names(&index), ["p2"]);
     index.apply_pod(&pod("p1", "10.1.0.1", not_ready()));
@@ -157,7 +166,7 @@ fn a_service_is_touched_by_what_matters_in_it() {
         ),
     ] {
         let mut index = settled();
-        index.apply_service(service(patch));
+        index.apply_service(light(service(patch)));
         assert_eq!(!touched(&mut index).is_empty(), expected, "{name}");
     }
 }
@@ -209,7 +218,7 @@ fn what_a_list_does_not_contain_is_gone() {
         index.begin_list(kind);
     }
     index.apply_pod(&pod("p2", "10.1.0.2", json!({})));
-    index.apply_service(service(json!({})));
+    index.apply_service(light(service(json!({}))));
     index.apply_node(&node("n2", None));
     for kind in [Kind::Pod, Kind::Service, Kind::Node] {
         index.finish_list(kind);

@@ -6,6 +6,7 @@ mod slices;
 mod trigger;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::{
     core::v1::{Endpoints, Node, Pod, Service},
@@ -15,6 +16,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::light::LightService;
+
+/// A Service as the watch of Services has it.
+pub fn light(service: Service) -> Arc<LightService> {
+    Arc::new(LightService(service))
+}
 
 /// The objects of one namespace, and what a server does with the writes of a plan.
 #[derive(Default)]
@@ -69,7 +76,7 @@ impl World {
         let mut index = Index::default();
         self.service
             .iter()
-            .for_each(|service| index.apply_service(service.clone()));
+            .for_each(|service| index.apply_service(light(service.clone())));
         self.pods.values().for_each(|pod| index.apply_pod(pod));
         self.nodes.values().for_each(|node| index.apply_node(node));
         self.slices

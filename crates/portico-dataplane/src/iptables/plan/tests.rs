@@ -168,6 +168,7 @@ fn node_rules() -> NodeRules {
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
         dmz: PerFamily::default(),
         masquerade_mark: 0x4000,
+        ..NodeRules::default()
     }
 }
 

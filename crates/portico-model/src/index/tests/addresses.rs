@@ -321,6 +321,7 @@ fn explain_says_why_an_address_is_not_served() {
     let packet = Packet {
         origin: Origin::Node,
         source: loopback,
+        source_port: None,
         destination: loopback,
         port: 80,
         protocol: Protocol::Tcp,

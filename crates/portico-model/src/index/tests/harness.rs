@@ -83,7 +83,9 @@ pub(super) fn labelled(mut object: Value, label: &str, value: &str) -> Value {
 /// Applies objects (told apart by their fields) to an index.
 pub(super) fn apply(index: &mut Index, object: &Value) {
     let object = object.clone();
-    if object.get("addressType").is_some() {
+    if object["kind"] == "PortPartition" {
+        index.apply_port_partition(&serde_json::from_value(object).unwrap());
+    } else if object.get("addressType").is_some() {
         index.apply_slice(&serde_json::from_value(object).unwrap());
     } else if object["spec"].get("nodeName").is_some() {
         index.apply_pod(&serde_json::from_value(object).unwrap());

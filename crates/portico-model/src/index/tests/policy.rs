@@ -235,15 +235,15 @@ fn health_checks_count_ready_endpoints_of_this_node_by_address_and_family() {
     let mut object = exposed("Cluster", "Local");
     object["spec"] = merged(object["spec"].clone(), dual_stack());
     let (index, update) = index_with(settings(), &[object, v4.clone(), v6.clone()]);
-    let check = index.health_checks()[&name("web")];
+    let check = &index.health_checks()[&name("web")];
     assert_eq!(
         (check.port, check.ready),
         (32000, PerFamily { v4: 2, v6: 1 })
     );
     assert_eq!(check.families, PerFamily { v4: true, v6: true });
-    assert_eq!(update.health_checks, [(name("web"), Some(check))]);
+    assert_eq!(update.health_checks, [(name("web"), Some(check.clone()))]);
     let single = index_with(settings(), &[exposed("Cluster", "Local"), v4, v6]).0;
-    let check = single.health_checks()[&name("web")];
+    let check = &single.health_checks()[&name("web")];
     assert_eq!(
         (check.families, check.ready),
         (

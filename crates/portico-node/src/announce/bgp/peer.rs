@@ -5,11 +5,11 @@ use super::connection::{Connection, Event};
 use super::metrics::of;
 use super::report::Report;
 use super::socket;
-use crate::backoff::fraction;
 use ipnet::IpNet;
 use portico_bgp::routes::{Attributes, Change};
 use portico_bgp::session::Stop;
 use portico_bgp::{Input, Now, Output, Session, State};
+use portico_client::wait::{fraction, sleep_until};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
@@ -123,7 +123,7 @@ impl Task {
         let deadline = self
             .session
             .deadline()
-            .map(|deadline| self.began + deadline);
+            .map(|deadline| (self.began + deadline).into_std());
         tokio::select! {
             () = self.mailbox.arrived.notified() => Happened::Mail,
             () = sleep_until(deadline) => Happened::Deadline,
@@ -242,13 +242,6 @@ impl Task {
             true => tracing::warn!(peer, %address, %reason, "no BGP session, will try again"),
             false => tracing::debug!(peer, %address, %reason, "still no BGP session"),
         }
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => pending().await,
     }
 }
 

@@ -6,9 +6,11 @@ use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use portico_client::error::chain;
+use portico_client::reflector::watch;
+use portico_client::wait::Backoff;
 use portico_model::key::ObjectKey;
 use portico_model::pools::{self, BgpPeerSpec, SecretKey};
 use portico_model::report::Session;
@@ -150,9 +152,7 @@ async fn follow_peers(client: Client, sender: mpsc::Sender<Change>) {
         client,
         &ApiResource::from_gvk_with_plural(&kind, "bgppeers"),
     );
-    let mut events = watcher::watcher(api, watcher::Config::default())
-        .default_backoff()
-        .boxed();
+    let mut events = watch(api, watcher::Config::default(), Backoff::of_nodes());
     let (mut all, mut listed, mut failing) = (BTreeMap::new(), false, false);
     while let Some(event) = events.next().await {
         match event {
@@ -164,8 +164,10 @@ async fn follow_peers(client: Client, sender: mpsc::Sender<Change>) {
             Ok(Event::InitDone) => listed = true,
             Err(error) => {
                 match std::mem::replace(&mut failing, true) {
-                    false => tracing::warn!(%error, "cannot follow BgpPeers, will try again"),
-                    true => tracing::debug!(%error, "still cannot follow BgpPeers"),
+                    false => {
+                        tracing::warn!(error = %chain(&error), "cannot follow BgpPeers, will try again")
+                    }
+                    true => tracing::debug!(error = %chain(&error), "still cannot follow BgpPeers"),
                 }
                 continue;
             }
@@ -189,7 +191,7 @@ fn decode(object: &DynamicObject) -> Result<BgpPeerSpec, String> {
 async fn follow_secret(client: Client, key: ObjectKey, sender: mpsc::Sender<Change>) {
     let api: Api<Secret> = Api::namespaced(client, &key.namespace);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-    let mut events = watcher::watcher(api, only).default_backoff().boxed();
+    let mut events = watch(api, only, Backoff::of_nodes());
     let (mut values, mut failing) = (None, false);
     while let Some(event) = events.next().await {
         match event {
@@ -206,7 +208,7 @@ async fn follow_secret(client: Client, key: ObjectKey, sender: mpsc::Sender<Chan
             Ok(Event::Delete(_)) => values = None,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(%error, %key, "cannot read the Secret of a BgpPeer, will try again");
+                    tracing::warn!(error = %chain(&error), %key, "cannot read the Secret of a BgpPeer, will try again");
                 }
                 continue;
             }

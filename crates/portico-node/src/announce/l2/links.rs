@@ -107,8 +107,15 @@ impl Links {
         }
     }
 
-    /// Those of these needs that the links of this node cannot meet.
-    pub(super) fn lacks(&self, needs: &BTreeMap<u64, (IpAddr, Share)>) -> Vec<u64> {
+    /// An address is on a network that this node is attached to, and is not its own.
+    pub fn reach(&self, address: IpAddr) -> bool {
+        let networks = || self.0.values().flat_map(|link| &link.networks);
+        networks().any(|network| network.contains(&address))
+            && networks().all(|network| network.addr() != address)
+    }
+
+    /// Of such needs, those that cannot be met.
+    pub fn lacks(&self, needs: &BTreeMap<u64, (IpAddr, Share)>) -> Vec<u64> {
         needs
             .iter()
             .filter(|(_, (address, share))| self.of(*address, share).is_empty())

@@ -12,7 +12,7 @@
 mod driver;
 mod groups;
 mod heartbeats;
-mod links;
+pub mod links;
 mod metrics;
 mod seal;
 mod wire;

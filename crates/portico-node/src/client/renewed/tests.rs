@@ -108,7 +108,7 @@ async fn a_certificate_that_was_replaced_is_shown() {
     let user = r#"{"client-certificate":"cert","client-key":"key"}"#;
     let access = kubeconfig(folder.path(), &format!("https://127.0.0.1:{port}"), user);
     let client = client(&access);
-    let missing = get(&client, "/version").await.unwrap_err().to_string();
+    let missing = chain(&get(&client, "/version").await.unwrap_err());
     assert!(missing.contains("cert"), "nothing is there yet: {missing}");
     show(&others);
     get(&client, "/version").await.unwrap_err();

@@ -30,6 +30,7 @@ fn name(name: &str) -> ObjectKey {
 fn wanted(port: u16, v4: u32, v6: u32) -> Option<HealthCheck> {
     Some(HealthCheck {
         port,
+        addresses: None,
         families: PerFamily { v4: true, v6: true },
         ready: PerFamily { v4, v6 },
     })
@@ -235,4 +236,34 @@ async fn a_family_that_the_service_does_not_have_is_not_answered_in() {
     checks.sync(&[(name("hc"), only(false, true))]).await;
     assert_eq!(get(v6(port), "/").await.status, 200);
     assert!(refused(v4(port)).await);
+}
+
+#[tokio::test]
+async fn two_services_have_one_port_on_different_addresses() {
+    own_network();
+    let port = 32_110;
+    let (mut checks, _, failures) = checks(Duration::from_secs(60));
+    checks.set_addresses(&listed(&["127.0.0.1"])).await;
+    let at = |address: [u8; 4], ready| {
+        Some(HealthCheck {
+            addresses: Some([IpAddr::from(address)].into()),
+            ..wanted(port, ready, 0).unwrap()
+        })
+    };
+    checks
+        .sync(&[
+            (name("shared"), wanted(port, 1, 0)),
+            (name("left"), at([127, 0, 0, 2], 0)),
+            (name("right"), at([127, 0, 0, 3], 2)),
+        ])
+        .await;
+    for (last, status) in [(1, 200), (2, 503), (3, 200)] {
+        let address = SocketAddr::from(([127, 0, 0, last], port));
+        assert_eq!(get(address, "/").await.status, status, "{address}");
+    }
+    // A partition gets another address, and nobody else moves.
+    checks.sync(&[(name("left"), at([127, 0, 0, 4], 1))]).await;
+    assert_eq!(get(([127, 0, 0, 4], port).into(), "/").await.status, 200);
+    assert!(refused(([127, 0, 0, 2], port).into()).await);
+    assert_eq!(*failures.lock().unwrap(), []);
 }

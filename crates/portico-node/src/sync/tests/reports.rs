@@ -1,6 +1,7 @@
 //! What is told of how far the kernel is.
 
 use super::*;
+use portico_model::partitions::{PORT_PARTITION, PortPartition};
 
 impl Rig {
     fn reach(&mut self, services: u64, slices: u64) {
@@ -101,4 +102,35 @@ fn a_service_whose_address_another_has_is_behind_until_it_has_it() {
     rig.step();
     rig.wake();
     assert_eq!(rig.told().unwrap().behind, []);
+}
+
+#[test]
+fn a_service_whose_partition_is_missing_is_behind_until_it_is_there() {
+    let mut rig = Rig::installed();
+    rig.reach(5, 6);
+    rig.step();
+    let Object::Service(mut public) = service("b", "10.0.0.2") else {
+        panic!()
+    };
+    public.spec.type_ = "NodePort".to_owned();
+    public.spec.ports[0].node_port = 30080;
+    public
+        .metadata
+        .annotations
+        .insert(PORT_PARTITION.to_owned(), "left".to_owned());
+    rig.apply(Object::Service(public));
+    rig.step();
+    rig.wake();
+    let told = rig.told().unwrap();
+    assert_eq!(told.behind.len(), 1, "{told:?}");
+    assert!(told.behind[0].reason.contains("PortPartition"), "{told:?}");
+    // Also on a node that has no address in it.
+    let mut partition = PortPartition::default();
+    partition.metadata.name = "left".to_owned();
+    partition.spec.addresses = vec!["192.0.2.0/24".to_owned()];
+    rig.apply(Object::Partition(Box::new(partition)));
+    rig.step();
+    rig.wake();
+    let told = rig.told().unwrap();
+    assert_eq!((told.behind, told.partitions), (vec![], vec![]));
 }

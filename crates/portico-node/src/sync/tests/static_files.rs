@@ -1,6 +1,7 @@
 //! Services in files on the node, beside those of the API server.
 
 use super::*;
+use portico_model::table::PortKey;
 
 fn static_file(file: &str, version: Option<&str>, objects: Vec<Object>, gone: Vec<Name>) -> Input {
     let version = version.map(str::to_owned);

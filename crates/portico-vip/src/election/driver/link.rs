@@ -5,8 +5,8 @@ use crate::election::attached::Attached;
 use crate::election::rtnetlink::Link;
 use crate::election::view::Event;
 use crate::election::{ElectionError, thread};
+use portico_client::error::chain;
 use portico_vrrp::{Input, Output, Role};
-use std::error::Error;
 use std::time::Duration;
 
 /// The time to wait after a failure that may pass by itself.
@@ -100,7 +100,7 @@ impl Driver {
             Ok(link) if self.attached.is_none() && self.retry_at.is_none() => {
                 match self.attach(&link) {
                     Ok(()) => self.feed(thread::now(), Input::LinkUp),
-                    Err(error) => self.suspend(with_cause(&error)),
+                    Err(error) => self.suspend(chain(&error)),
                 }
             }
             _ => {}
@@ -144,10 +144,4 @@ impl Driver {
         self.detach();
         self.retry_at = Some(now + RETRY);
     }
-}
-
-fn with_cause(error: &dyn Error) -> String {
-    error
-        .source()
-        .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }

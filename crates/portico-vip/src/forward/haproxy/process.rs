@@ -1,6 +1,7 @@
 //! HAProxy as our child: started, told to reload, started again when it dies, and ended with us,
 //! whatever we end of.
 
+use portico_client::wait::Backoff;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -68,29 +69,28 @@ struct Supervisor {
 
 impl Supervisor {
     fn run(self) {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let began = Instant::now();
             match self.spawn() {
                 Ok(mut child) => match self.attend(&mut child) {
                     Some(status) => {
-                        tracing::error!(%status, again = ?pause, "HAProxy ended by itself")
+                        tracing::error!(%status, "HAProxy ended by itself, and is started again")
                     }
                     None => return end(child),
                 },
-                Err(error) => tracing::error!(%error, again = ?pause, "cannot start HAProxy"),
+                Err(error) => tracing::error!(%error, "cannot start HAProxy, will try again"),
             }
             if began.elapsed() > STEADY {
-                pause = FIRST_PAUSE;
+                backoff.reset();
             }
             // What it was to load it loads when it starts.
-            let until = Instant::now() + pause;
+            let until = Instant::now() + backoff.next_wait();
             while let Some(rest) = until.checked_duration_since(Instant::now()) {
                 if self.reloads.recv_timeout(rest) == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

@@ -9,6 +9,7 @@ fn told(kernel: Kernel) -> Answered {
     let packet = Packet {
         origin: Origin::Node,
         source: "192.0.2.1".parse().unwrap(),
+        source_port: None,
         destination: "10.96.0.1".parse().unwrap(),
         port: 80,
         protocol: Protocol::Tcp,

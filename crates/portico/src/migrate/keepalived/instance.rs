@@ -351,12 +351,21 @@ impl Instance {
         }
     }
 
-    fn addresses(&self) -> &[IpAddr] {
+    pub fn addresses(&self) -> &[IpAddr] {
         self.given.addresses.as_deref().unwrap_or_default()
     }
 
     pub(super) fn is_for_api_servers(&self, servers: &[VirtualServer]) -> bool {
         self.checks_api_server || servers.iter().any(|server| server.is_api(self.addresses()))
+    }
+
+    /// All its addresses are those of virtual servers, and none of them is for API servers.
+    pub fn is_for_services(&self, servers: &[VirtualServer]) -> bool {
+        let is_served =
+            |address: &IpAddr| servers.iter().any(|server| server.address() == *address);
+        !self.is_for_api_servers(servers)
+            && !self.addresses().is_empty()
+            && self.addresses().iter().all(is_served)
     }
 
     /// What is balanced on this address to API servers is this program's own business.

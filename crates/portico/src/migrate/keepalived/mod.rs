@@ -8,7 +8,10 @@ mod tests;
 
 use super::report::{Document, File};
 use instance::{Globals, Instance};
+use serde_json::json;
 use servers::VirtualServer;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use syntax::Statement;
 
 /// Where `portico vip` reads a password from, unless it is told otherwise.
@@ -58,8 +61,11 @@ pub(super) fn translate(text: &str) -> Result<Vec<File>, String> {
         .into_iter()
         .map(|statement| Instance::read(statement, &globals))
         .collect();
-    let mut files = vip_files(instances, &mut servers, about);
-    files.extend(service_file(servers));
+    let (of_services, vips): (Vec<_>, Vec<_>) = instances
+        .into_iter()
+        .partition(|instance| instance.is_for_services(&servers));
+    let mut files = vip_files(vips, &mut servers, about);
+    files.extend(service_file(servers, &of_services));
     Ok(files)
 }
 
@@ -111,7 +117,8 @@ fn vip_files(
     files
 }
 
-fn service_file(servers: Vec<VirtualServer>) -> Option<File> {
+/// Addresses of `instances` are only those of Services, so that nodes announce them.
+fn service_file(servers: Vec<VirtualServer>, instances: &[Instance]) -> Option<File> {
     let mut file = File {
         name: "services.yaml".to_owned(),
         usage: "save into /run/portico/services on nodes with `portico node` (static Services, \
@@ -119,8 +126,35 @@ fn service_file(servers: Vec<VirtualServer>) -> Option<File> {
             .to_owned(),
         ..File::default()
     };
-    for server in servers {
-        file.documents.extend(server.finish());
+    let announced: BTreeSet<IpAddr> = instances
+        .iter()
+        .flat_map(|instance| instance.addresses().iter().copied())
+        .collect();
+    for instance in instances {
+        file.note(format!(
+            "vrrp_instance {}: the nodes choose by themselves which of them answers for its \
+             addresses; priorities, ids and passwords of VRRP are not needed",
+            instance.name
+        ));
     }
+    if !announced.is_empty() {
+        file.usage = "kubectl apply -f services.yaml, after keepalived is stopped".to_owned();
+        file.documents.push(Document {
+            remarks: Vec::new(),
+            content: json!({
+                "apiVersion": "portico.dev/v1",
+                "kind": "AddressPool",
+                "metadata": {"name": "keepalived"},
+                "spec": {
+                    "addresses": announced.iter().map(|address| format!("{address}-{address}")).collect::<Vec<_>>(),
+                    "autoAssign": false,
+                },
+            }),
+        });
+    }
+    for server in servers {
+        file.documents.extend(server.finish(&announced));
+    }
+    file.check_objects();
     (!file.documents.is_empty()).then_some(file)
 }

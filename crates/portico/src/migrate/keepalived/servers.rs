@@ -5,6 +5,7 @@ use super::super::report::{Document, Remark};
 use super::lost;
 use super::syntax::Statement;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// The port of API servers.
@@ -116,7 +117,11 @@ impl VirtualServer {
         Ok(())
     }
 
-    pub(super) fn targets(&self) -> Vec<SocketAddr> {
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    pub fn targets(&self) -> Vec<SocketAddr> {
         self.real.iter().map(|real| real.at).collect()
     }
 
@@ -141,22 +146,35 @@ impl VirtualServer {
         self.remarks
     }
 
-    /// The Service, and where its traffic goes.
-    pub(super) fn finish(mut self) -> Vec<Document> {
+    /// The Service, and where its traffic goes. Nodes attract the traffic to addresses that are
+    /// `announced`; others they have already.
+    pub fn finish(mut self, announced: &BTreeSet<IpAddr>) -> Vec<Document> {
         let protocol = self.protocol.clone();
         let name = super::super::report::object_name(
             &format!("vs-{}-{}-{protocol}", self.address, self.port).replace([':', '.'], "-"),
         );
+        let mut metadata = json!({"name": name});
         let mut spec = json!({
-            "externalIPs": [self.address],
             "ports": [{"name": "main", "port": self.port, "protocol": protocol}],
         });
+        if announced.contains(&self.address) {
+            let address = self.address.to_string();
+            // Virtual servers on other ports have the same address.
+            metadata["annotations"] = json!({
+                "portico.dev/addresses": address,
+                "portico.dev/allow-shared-ip": address,
+            });
+            spec["type"] = "LoadBalancer".into();
+        } else {
+            spec["externalIPs"] = json!([self.address]);
+        }
         if let Some(seconds) = self.affinity.map(|seconds| seconds.clamp(1, 86400)) {
             spec["sessionAffinity"] = "ClientIP".into();
             spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": seconds}});
         }
         self.remarks.extend(self.health(&name));
-        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
+        let service =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
         let mut out = vec![Document {
             remarks: std::mem::take(&mut self.remarks),
             content: service,

@@ -1,7 +1,7 @@
 use super::super::report::Remark;
 use super::*;
 use portico_vip::config::{Surroundings, read_file, resolve};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// As kubeadm's guide has it, with most of what people add.
 const CONTROL_PLANE: &str = r#"
@@ -193,4 +193,28 @@ fn syntax_errors_have_their_line() {
         translate("vrrp_instance a {\n").unwrap_err(),
         "line 1: the { has no }"
     );
+}
+
+#[test]
+fn an_address_that_only_services_have_is_announced_by_the_nodes() {
+    let text = "vrrp_instance web { interface eth0\n virtual_router_id 7\n virtual_ipaddress { 192.0.2.10 } }\n\
+                virtual_server 192.0.2.10 80 { real_server 10.0.0.5 8080 { } }\n\
+                virtual_server 192.0.2.10 443 { real_server 10.0.0.5 8443 { } }";
+    let files = translate(text).unwrap();
+    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(names, ["services.yaml"]);
+    let contents: Vec<&Value> = files[0].documents.iter().map(|one| &one.content).collect();
+    assert_eq!(contents[0]["kind"], "AddressPool");
+    assert_eq!(
+        contents[0]["spec"],
+        json!({"addresses": ["192.0.2.10-192.0.2.10"], "autoAssign": false})
+    );
+    for at in [1, 3] {
+        assert_eq!(contents[at]["spec"]["type"], "LoadBalancer");
+        assert_eq!(
+            contents[at]["metadata"]["annotations"],
+            json!({"portico.dev/addresses": "192.0.2.10", "portico.dev/allow-shared-ip": "192.0.2.10"})
+        );
+    }
+    assert_eq!(files[0].warnings(), 0, "{}", files[0].print());
 }

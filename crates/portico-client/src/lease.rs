@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 
 use crate::Shutdown;
 
-/// The Lease of an election, and its times.
+/// Which Lease, and how patient its candidates are.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
     /// The namespace of the Lease.
@@ -30,12 +30,12 @@ pub struct LeaseOptions {
     pub lease_duration: Duration,
     /// After how long without a renewal the holder stops its work; shorter than the duration.
     pub renew_deadline: Duration,
-    /// The time between two tries to take or renew it.
+    /// How often the Lease is renewed or asked for.
     pub retry_period: Duration,
 }
 
 impl LeaseOptions {
-    /// The usual times of the components of Kubernetes: 15 s, 10 s and 2 s.
+    /// With the times that the components of Kubernetes use.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.into(),
@@ -51,7 +51,7 @@ impl LeaseOptions {
 /// What to do about the Lease now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Create this Lease, since there is none.
+    /// There is none.
     Create(Box<Lease>),
     /// Take it or renew it.
     Replace(Box<Lease>),
@@ -68,7 +68,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// A replica that has not seen the Lease yet.
+    /// For a replica that has seen nothing yet.
     pub fn new(identity: &str, lease_duration: Duration) -> Self {
         Self {
             identity: identity.into(),
