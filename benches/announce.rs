@@ -45,31 +45,31 @@ enum Loss {
 }
 
 impl Loss {
-    const ALL: [Loss; 4] = [Loss::Killed, Loss::Paused, Loss::Unplugged, Loss::Asked];
+    const ALL: [Self; 4] = [Self::Killed, Self::Paused, Self::Unplugged, Self::Asked];
 
     fn name(self) -> &'static str {
         match self {
-            Loss::Killed => "daemon killed",
-            Loss::Paused => "daemon paused",
-            Loss::Unplugged => "node unplugged",
-            Loss::Asked => "planned hand-over",
+            Self::Killed => "daemon killed",
+            Self::Paused => "daemon paused",
+            Self::Unplugged => "node unplugged",
+            Self::Asked => "planned hand-over",
         }
     }
 
     fn happen(self, rig: &mut Rig, node: &str) {
         match self {
-            Loss::Killed => drop(rig.node(node).kill()),
-            Loss::Paused => rig.node(node).signal(libc::SIGSTOP),
-            Loss::Unplugged => rig.cluster.unplug(node).unwrap(),
-            Loss::Asked => rig.node(node).signal(libc::SIGTERM),
+            Self::Killed => drop(rig.node(node).kill()),
+            Self::Paused => rig.node(node).signal(libc::SIGSTOP),
+            Self::Unplugged => rig.cluster.unplug(node).unwrap(),
+            Self::Asked => rig.node(node).signal(libc::SIGTERM),
         }
     }
 
     fn mend(self, rig: &mut Rig, node: &'static str) {
         match self {
-            Loss::Killed | Loss::Asked => rig.start_node(node),
-            Loss::Paused => rig.node(node).signal(libc::SIGCONT),
-            Loss::Unplugged => rig.cluster.plug_in(node).unwrap(),
+            Self::Killed | Self::Asked => rig.start_node(node),
+            Self::Paused => rig.node(node).signal(libc::SIGCONT),
+            Self::Unplugged => rig.cluster.plug_in(node).unwrap(),
         }
     }
 }

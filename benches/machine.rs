@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 /// Seldom enough to cost nothing.
 const SLEEP: Duration = Duration::from_millis(5);
 
-pub struct Watched {
+pub(crate) struct Watched {
     over: Arc<AtomicBool>,
     sleeper: JoinHandle<Vec<f64>>,
 }
 
 impl Watched {
-    pub fn start() -> Watched {
+    pub(crate) fn start() -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&over);
         let sleeper = std::thread::spawn(move || {
@@ -29,11 +29,11 @@ impl Watched {
             }
             late
         });
-        Watched { over, sleeper }
+        Self { over, sleeper }
     }
 
     /// By how many milliseconds it was late, each time.
-    pub fn end(self) -> Vec<f64> {
+    pub(crate) fn end(self) -> Vec<f64> {
         self.over.store(true, Ordering::Relaxed);
         self.sleeper.join().unwrap()
     }

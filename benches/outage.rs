@@ -18,20 +18,20 @@ struct Sent {
 }
 
 /// What happened in a stretch of time.
-pub struct Window {
+pub(crate) struct Window {
     /// The longest time without an answer.
     pub outage: Duration,
     pub failed: usize,
     pub sent: usize,
 }
 
-pub struct Client {
+pub(crate) struct Client {
     sent: Arc<Mutex<Vec<Sent>>>,
 }
 
 impl Client {
     /// Asks inside the host until the benchmark ends.
-    pub fn start<F>(host: Host, ask: impl Fn() -> F + Send + 'static) -> Client
+    pub(crate) fn start<F>(host: Host, ask: impl Fn() -> F + Send + 'static) -> Self
     where
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
@@ -46,11 +46,11 @@ impl Client {
                 runtime.block_on(send_forever(all, ask));
             });
         });
-        Client { sent }
+        Self { sent }
     }
 
     /// Until all requests of so long a time were answered.
-    pub fn wait_until_steady(&self, time: Duration) {
+    pub(crate) fn wait_until_steady(&self, time: Duration) {
         let begin = Instant::now();
         loop {
             let since = Instant::now() - time;
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// What happened since `from`; requests that are not over yet are waited for.
-    pub fn window(&self, from: Instant) -> Window {
+    pub(crate) fn window(&self, from: Instant) -> Window {
         let until = Instant::now();
         std::thread::sleep(LIMIT);
         let sent = self.sent.lock().unwrap();

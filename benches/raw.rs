@@ -9,7 +9,7 @@ use tokio_rustls::client::TlsStream;
 use crate::common;
 
 /// A prebuilt POST of a JSON body.
-pub fn post(path: &str, body: &str) -> Vec<u8> {
+pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     request(
         "POST",
         path,
@@ -22,7 +22,7 @@ pub fn post(path: &str, body: &str) -> Vec<u8> {
 }
 
 /// A prebuilt PUT of a JSON body.
-pub fn put(path: &str, body: &str) -> Vec<u8> {
+pub(crate) fn put(path: &str, body: &str) -> Vec<u8> {
     request(
         "PUT",
         path,
@@ -34,12 +34,12 @@ pub fn put(path: &str, body: &str) -> Vec<u8> {
     )
 }
 
-pub fn get(path: &str) -> Vec<u8> {
+pub(crate) fn get(path: &str) -> Vec<u8> {
     request("GET", path, "", "")
 }
 
 /// A prebuilt merge patch.
-pub fn patch(path: &str, body: &str) -> Vec<u8> {
+pub(crate) fn patch(path: &str, body: &str) -> Vec<u8> {
     let headers = format!(
         "Content-Type: application/merge-patch+json\r\nContent-Length: {}\r\n",
         body.len()
@@ -56,7 +56,7 @@ fn request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
 }
 
 /// A kept connection.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
     read: Vec<u8>,
     /// Of the last answer.
@@ -64,7 +64,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub async fn open(client: &Client) -> Self {
+    pub(crate) async fn open(client: &Client) -> Self {
         let stream = client.tls_stream().await.unwrap();
         Self {
             stream,
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// Sends a request and reads the answer away; its status.
-    pub async fn exchange(&mut self, request: &[u8]) -> u16 {
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> u16 {
         self.stream.write_all(request).await.unwrap();
         self.stream.flush().await.unwrap();
         let head = self.head().await;
@@ -93,7 +93,7 @@ impl Connection {
     }
 
     /// Opens a watch: sends the request and reads the head of the answer.
-    pub async fn watch(mut self, request: &[u8]) -> Self {
+    pub(crate) async fn watch(mut self, request: &[u8]) -> Self {
         self.stream.write_all(request).await.unwrap();
         self.stream.flush().await.unwrap();
         let head = self.head().await;
@@ -103,7 +103,7 @@ impl Connection {
     }
 
     /// Waits until an event has arrived in whole.
-    pub async fn event(&mut self) {
+    pub(crate) async fn event(&mut self) {
         while !self.read.windows(2).any(|pair| pair == b"}\n") {
             assert!(
                 self.stream.read_buf(&mut self.read).await.unwrap() > 0,

@@ -1,7 +1,7 @@
 //! What was measured, printed side by side.
 #![allow(dead_code, reason = "each benchmark uses its own part of this module")]
 
-pub struct Report {
+pub(crate) struct Report {
     name: &'static str,
     rows: Vec<Row>,
 }
@@ -14,11 +14,11 @@ struct Row {
 }
 
 impl Report {
-    pub fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str) -> Self {
         Self { name, rows: vec![] }
     }
 
-    pub fn add(&mut self, what: &str, value: f64, unit: &'static str, more_is_better: bool) {
+    pub(crate) fn add(&mut self, what: &str, value: f64, unit: &'static str, more_is_better: bool) {
         println!("{}: {what}: {} {unit}", self.name, short(value));
         self.rows.push(Row {
             what: what.to_owned(),
@@ -37,7 +37,7 @@ impl Report {
 }
 
 /// A table of all reports; the last column says how many times better the first is than the last.
-pub fn print(reports: &[Report]) {
+pub(crate) fn print(reports: &[Report]) {
     let (Some(first), Some(last)) = (reports.first(), reports.last()) else {
         return;
     };
@@ -83,7 +83,7 @@ fn short(value: f64) -> String {
     }
 }
 
-pub fn percentile(values: &mut [f64], percent: f64) -> f64 {
+pub(crate) fn percentile(values: &mut [f64], percent: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * percent / 100.0).round() as usize]
 }

@@ -18,6 +18,7 @@ mod common;
 mod corpus;
 #[path = "fuzz/netlink.rs"]
 mod netlink;
+#[expect(unreachable_pub, reason = "the targets of cargo-fuzz call them")]
 #[path = "../fuzz/src/lib.rs"]
 mod parsers;
 #[path = "fuzz/protobuf.rs"]

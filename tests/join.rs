@@ -38,7 +38,7 @@ struct Machines {
 
 impl Machines {
     /// `portico up` runs on one of two.
-    fn start() -> Machines {
+    fn start() -> Self {
         let bed = Testbed::new().unwrap();
         let (server, joining) = (bed.host("server").unwrap(), bed.host("joining").unwrap());
         server.cable("eth0", &joining, "eth0").unwrap();
@@ -57,7 +57,7 @@ impl Machines {
         let up = server
             .spawn(logged(up, &dir.path().join("up.log")))
             .unwrap();
-        Machines {
+        Self {
             server,
             joining,
             dir,

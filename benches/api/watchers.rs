@@ -16,7 +16,7 @@ const WATCHERS: usize = 1_000;
 const CONNECTIONS: usize = 20;
 const CHANGES: usize = 20;
 
-pub async fn measure(report: &mut Report, client: &Client) {
+pub(crate) async fn measure(report: &mut Report, client: &Client) {
     let version = current_version(client).await;
     let path = format!("/api/v1/namespaces/default/services?watch=1&resourceVersion={version}");
 

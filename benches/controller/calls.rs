@@ -5,7 +5,7 @@ use crate::calls::{all, table};
 
 const SERVICES: usize = 500;
 
-pub async fn measure() {
+pub(crate) async fn measure() {
     let mut surprises = Vec::new();
     for cloud in all() {
         let name = cloud().name;

@@ -92,7 +92,7 @@ impl Provider for Counting {
     }
 }
 
-pub async fn measure() -> Report {
+pub(crate) async fn measure() -> Report {
     let mut report = Report::new("counting provider");
     let flags = ["--endpoint-slice-controller=false"];
     let server = Server::start(Store::Embedded, &flags).await;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-pub struct Node {
+pub(crate) struct Node {
     pub name: String,
     host: Host,
     kubeconfig: PathBuf,
@@ -18,7 +18,13 @@ pub struct Node {
 
 impl Node {
     /// A node that is not running yet.
-    pub fn new(bed: &Testbed, number: usize, port: u16, kubeconfig: &Path, dir: &Path) -> Node {
+    pub(crate) fn new(
+        bed: &Testbed,
+        number: usize,
+        port: u16,
+        kubeconfig: &Path,
+        dir: &Path,
+    ) -> Self {
         let name = format!("node-{number}");
         let host = bed.host(&name).unwrap();
         let router = bed.host(&format!("router-{number}")).unwrap();
@@ -30,7 +36,7 @@ impl Node {
                 .unwrap(),
             port,
         );
-        Node {
+        Self {
             dir: dir.join(&name),
             name,
             host,
@@ -39,7 +45,7 @@ impl Node {
         }
     }
 
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         std::fs::create_dir_all(&self.dir).unwrap();
         let log = File::create(self.dir.join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
@@ -62,7 +68,7 @@ impl Node {
         self.daemon = Some(self.host.spawn(command).unwrap());
     }
 
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.daemon.take().unwrap().kill();
     }
 }

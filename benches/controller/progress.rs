@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Nothing takes longer.
 const LIMIT: Duration = Duration::from_secs(600);
 
-pub struct Progress {
+pub(crate) struct Progress {
     watch: Watch,
     addressed: HashSet<String>,
     programmed: HashSet<String>,
@@ -52,28 +52,28 @@ struct Condition {
 }
 
 impl Progress {
-    pub async fn watch(client: &Client) -> Progress {
+    pub(crate) async fn watch(client: &Client) -> Self {
         let watch = client
             .watch("/api/v1/namespaces/default/services?watch=1")
             .await;
-        Progress {
+        Self {
             watch,
             addressed: HashSet::new(),
             programmed: HashSet::new(),
         }
     }
 
-    pub async fn all_addressed(&mut self, count: usize) {
+    pub(crate) async fn all_addressed(&mut self, count: usize) {
         self.until(|progress| progress.addressed.len() >= count)
             .await;
     }
 
-    pub async fn all_programmed(&mut self, count: usize) {
+    pub(crate) async fn all_programmed(&mut self, count: usize) {
         self.until(|progress| progress.programmed.len() >= count)
             .await;
     }
 
-    async fn until(&mut self, done: impl Fn(&Progress) -> bool) {
+    async fn until(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             let line = tokio::time::timeout(LIMIT, self.watch.line()).await;
             let line = line.unwrap_or_else(|_| {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const WRITERS: usize = 8;
 
-pub struct Rig {
+pub(crate) struct Rig {
     server: Server,
     pub client: Client,
     pub nodes: Vec<Node>,
@@ -25,15 +25,15 @@ pub struct Rig {
 
 /// What the controller has done.
 #[derive(Clone, Copy)]
-pub struct Work {
+pub(crate) struct Work {
     pub calls: f64,
     pub writes: f64,
 }
 
 impl std::ops::Sub for Work {
-    type Output = Work;
-    fn sub(self, before: Work) -> Work {
-        Work {
+    type Output = Self;
+    fn sub(self, before: Self) -> Self {
+        Self {
             calls: self.calls - before.calls,
             writes: self.writes - before.writes,
         }
@@ -47,7 +47,7 @@ impl Drop for Rig {
 }
 
 impl Rig {
-    pub async fn start(nodes: usize) -> Rig {
+    pub(crate) async fn start(nodes: usize) -> Self {
         let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
         let (client, bed) = (server.admin(), Testbed::new().unwrap());
         let node = |number| {
@@ -66,7 +66,7 @@ impl Rig {
             .post("/apis/portico.dev/v1/addresspools", &pool)
             .await
             .expect(201);
-        let mut rig = Rig {
+        let mut rig = Self {
             server,
             client,
             nodes,
@@ -81,7 +81,7 @@ impl Rig {
     }
 
     /// Its object and its daemon, until it reports.
-    pub async fn join(&mut self, number: usize) {
+    pub(crate) async fn join(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}});
         self.client.post("/api/v1/nodes", &object).await.expect(201);
@@ -103,7 +103,7 @@ impl Rig {
     }
 
     /// The daemon is killed, and the node is removed from the cluster.
-    pub async fn leave(&mut self, number: usize) {
+    pub(crate) async fn leave(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         node.stop();
         self.client
@@ -114,7 +114,7 @@ impl Rig {
     }
 
     /// Services with an endpoint each, forwarded inside the cluster by all nodes when this returns.
-    pub async fn load(&mut self, count: usize) {
+    pub(crate) async fn load(&mut self, count: usize) {
         let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
         let slice = |n: usize| {
             let (high, low, node) = (n >> 8, n & 255, n % self.nodes.len());
@@ -176,7 +176,7 @@ impl Rig {
         futures_util::future::join_all(writes).await;
     }
 
-    pub fn start_controller(&mut self) {
+    pub(crate) fn start_controller(&mut self) {
         let log = std::fs::File::create(self.server.dir().join("controller.log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
         command.args([
@@ -194,7 +194,7 @@ impl Rig {
         self.controller = Some(command.spawn().unwrap());
     }
 
-    pub fn stop_controller(&mut self) {
+    pub(crate) fn stop_controller(&mut self) {
         if let Some(mut controller) = self.controller.take() {
             controller.kill().unwrap();
             controller.wait().unwrap();
@@ -202,7 +202,7 @@ impl Rig {
     }
 
     /// Waits until it has done something and uses no processor any more.
-    pub async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         let deadline = Instant::now() + Duration::from_secs(120);
         let mut before = self.cpu();
         while Instant::now() < deadline {
@@ -216,11 +216,11 @@ impl Rig {
         panic!("the controller never rests");
     }
 
-    pub fn cpu(&self) -> Duration {
+    pub(crate) fn cpu(&self) -> Duration {
         cpu(self.controller.as_ref().unwrap().id())
     }
 
-    pub fn cpu_of_nodes(&self) -> Duration {
+    pub(crate) fn cpu_of_nodes(&self) -> Duration {
         self.nodes
             .iter()
             .filter_map(|node| node.daemon.as_ref())
@@ -228,7 +228,7 @@ impl Rig {
             .sum()
     }
 
-    pub fn memory(&self, line: &str) -> f64 {
+    pub(crate) fn memory(&self, line: &str) -> f64 {
         let status = std::fs::read_to_string(format!(
             "/proc/{}/status",
             self.controller.as_ref().unwrap().id()
@@ -247,7 +247,7 @@ impl Rig {
     }
 
     /// By the controller's own count.
-    pub fn work(&self) -> Work {
+    pub(crate) fn work(&self) -> Work {
         let text = page(self.metrics);
         let sum = |name: &str| -> f64 {
             let lines = text.lines().filter(|line| line.starts_with(name));

@@ -6,15 +6,15 @@ use std::net::TcpListener;
 use std::process::Command;
 
 /// Addresses of endpoints that really answer, with their own address.
-pub const ENDPOINTS: [&str; 2] = ["10.244.0.2", "10.244.0.3"];
+pub(crate) const ENDPOINTS: [&str; 2] = ["10.244.0.2", "10.244.0.3"];
 const INSIDE: &str = "PORTICO_BENCH_INSIDE";
 
-pub fn inside() -> bool {
+pub(crate) fn inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
 /// The same program again, in a network namespace that vanishes with it.
-pub fn run_inside() -> i32 {
+pub(crate) fn run_inside() -> i32 {
     let this = std::env::current_exe().unwrap();
     let status = Command::new("unshare")
         .arg("--net")
@@ -28,7 +28,7 @@ pub fn run_inside() -> i32 {
         .unwrap_or(1)
 }
 
-pub fn prepare() {
+pub(crate) fn prepare() {
     let mut lines = vec![
         "link set lo up".to_owned(),
         "link add eth0 type veth peer name eth0p".to_owned(),

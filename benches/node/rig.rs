@@ -21,14 +21,14 @@ const METRICS: &str = "127.0.0.1:10249";
 const ATTEMPT: Duration = Duration::from_millis(1);
 const LIMIT: Duration = Duration::from_secs(600);
 
-pub struct Proxy {
+pub(crate) struct Proxy {
     pub name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
 }
 
 impl Proxy {
-    pub fn portico(mode: &'static str) -> Self {
+    pub(crate) fn portico(mode: &'static str) -> Self {
         let arguments = ["node", "--proxy-mode", mode].map(str::to_owned).to_vec();
         Self {
             name: "portico",
@@ -37,7 +37,7 @@ impl Proxy {
         }
     }
 
-    pub fn kube_proxy(program: PathBuf) -> Self {
+    pub(crate) fn kube_proxy(program: PathBuf) -> Self {
         let arguments = [
             "--proxy-mode=nftables",
             "--conntrack-max-per-core=0",
@@ -65,14 +65,14 @@ impl Proxy {
     }
 }
 
-pub struct Rig {
+pub(crate) struct Rig {
     server: Server,
     client: Client,
     loaded: usize,
 }
 
 impl Rig {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
         let client = server.admin();
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "spec": {"podCIDR": "10.244.0.0/24"}});
@@ -103,13 +103,13 @@ impl Rig {
     }
 
     /// Waits until the server has ended, so that the next one finds the processor free.
-    pub async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         self.server.stop().await;
     }
 
     /// Up to so many Services with so many endpoints each, none of which exists: they cost rules,
     /// not traffic.
-    pub async fn load(&mut self, services: usize, endpoints: usize) {
+    pub(crate) async fn load(&mut self, services: usize, endpoints: usize) {
         let mut connection = Connection::open(&self.client).await;
         for n in self.loaded..services {
             let name = format!("bulk-{n}");
@@ -137,7 +137,7 @@ impl Rig {
         self.loaded = self.loaded.max(services);
     }
 
-    pub fn run(&self, proxy: &Proxy) -> Running {
+    pub(crate) fn run(&self, proxy: &Proxy) -> Running {
         let log = fs::File::create(self.server.dir().join("proxy.log")).unwrap();
         let child = Command::new(&proxy.program)
             .args(&proxy.arguments)
@@ -162,7 +162,7 @@ impl Rig {
     }
 
     /// The n-th new Service, its endpoint first.
-    pub async fn create(&self, n: usize) -> Expectation {
+    pub(crate) async fn create(&self, n: usize) -> Expectation {
         let (name, address) = (new_name(n), format!("10.96.1.{}", n + 1));
         self.client
             .post(SLICES, &slice(&name, &ENDPOINTS[..1]))
@@ -175,7 +175,7 @@ impl Rig {
         Expectation::new(address, ENDPOINTS[0])
     }
 
-    pub async fn delete(&self, n: usize) {
+    pub(crate) async fn delete(&self, n: usize) {
         let name = new_name(n);
         self.client
             .delete(&format!("{SERVICES}/{name}"))
@@ -187,7 +187,7 @@ impl Rig {
             .expect(200);
     }
 
-    pub async fn move_sentinel(&self, to: usize) -> Expectation {
+    pub(crate) async fn move_sentinel(&self, to: usize) -> Expectation {
         let slice = slice("sentinel", &ENDPOINTS[to..=to]);
         self.client
             .put(&format!("{SLICES}/sentinel-s"), &slice)
@@ -197,7 +197,7 @@ impl Rig {
     }
 
     /// So many slices get other endpoints, as fast as one client can say so.
-    pub async fn burst(&self, changes: usize) {
+    pub(crate) async fn burst(&self, changes: usize) {
         let mut connection = Connection::open(&self.client).await;
         for n in 0..changes {
             let name = format!("bulk-{}", n % self.loaded);
@@ -217,7 +217,7 @@ impl Rig {
 
     /// Microseconds of a new connection through a Service, and straight to its endpoint: medians,
     /// measured by turns.
-    pub fn connection_cost(&self) -> (f64, f64) {
+    pub(crate) fn connection_cost(&self) -> (f64, f64) {
         let addresses = [(SENTINEL, 80), (ENDPOINTS[0], 8080)]
             .map(|(ip, port)| format!("{ip}:{port}").parse().unwrap());
         let mut times = [vec![], vec![]];
@@ -233,14 +233,14 @@ impl Rig {
     }
 
     /// Lets the system come to rest between two measurements.
-    pub fn quiet(&self, running: &Running, pause: Duration) {
+    pub(crate) fn quiet(&self, running: &Running, pause: Duration) {
         std::thread::sleep(pause);
         running.assert_alive();
     }
 }
 
 /// Which endpoint is to answer where.
-pub struct Expectation {
+pub(crate) struct Expectation {
     address: SocketAddr,
     endpoint: &'static str,
     since: Instant,
@@ -256,7 +256,7 @@ impl Expectation {
     }
 
     /// How long it took.
-    pub fn wait(&self, running: &Running) -> Duration {
+    pub(crate) fn wait(&self, running: &Running) -> Duration {
         while who_answers(self.address, ATTEMPT).as_deref() != Some(self.endpoint) {
             assert!(
                 self.since.elapsed() < LIMIT,
@@ -281,13 +281,13 @@ fn who_answers(address: SocketAddr, limit: Duration) -> Option<String> {
 }
 
 /// A proxy process; ended and its rules removed on drop.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Running {
-    pub fn serves(&self, _rig: &Rig, endpoint: &'static str) {
+    pub(crate) fn serves(&self, _rig: &Rig, endpoint: &'static str) {
         Expectation::new(SENTINEL.to_owned(), endpoint).wait(self);
     }
 
@@ -295,7 +295,7 @@ impl Running {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    pub fn assert_alive(&self) {
+    pub(crate) fn assert_alive(&self) {
         assert!(
             fs::metadata(format!("/proc/{}/task", self.child.id())).is_ok(),
             "the proxy ended: {}",
@@ -304,7 +304,7 @@ impl Running {
     }
 
     /// Waits until it uses no processor any more.
-    pub fn settled(&self) {
+    pub(crate) fn settled(&self) {
         let mut before = self.cpu();
         for _ in 0..600 {
             std::thread::sleep(Duration::from_millis(500));
@@ -318,7 +318,7 @@ impl Running {
 
     /// Processor time of all its threads, also of those that ended (to the nanosecond), and of the
     /// programs it ran (to the clock tick).
-    pub fn cpu(&self) -> Duration {
+    pub(crate) fn cpu(&self) -> Duration {
         let id = self.child.id();
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
         let fields: Vec<&str> = stat
@@ -331,7 +331,7 @@ impl Running {
         cpu_of_threads(id) + Duration::from_millis(ticks * 10)
     }
 
-    pub fn memory(&self, line: &str) -> f64 {
+    pub(crate) fn memory(&self, line: &str) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status
             .lines()
@@ -346,7 +346,7 @@ impl Running {
     }
 
     /// Time that the kernel needed for our batches until now, if the proxy tells.
-    pub fn kernel(&self) -> Option<Duration> {
+    pub(crate) fn kernel(&self) -> Option<Duration> {
         let text = get(METRICS, "/metrics")?;
         let line = text
             .lines()

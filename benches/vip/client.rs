@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// Works until the benchmark ends.
-pub fn start(host: Host) -> outage::Client {
+pub(crate) fn start(host: Host) -> outage::Client {
     let tls = tls::config(None, "http/1.1");
     outage::Client::start(host, move || ask(Arc::clone(&tls)))
 }

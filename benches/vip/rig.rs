@@ -9,29 +9,29 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-pub const VIP: &str = "172.16.64.58:6443";
+pub(crate) const VIP: &str = "172.16.64.58:6443";
 const MASTERS: [(&str, &str); 2] = [("master0", "172.16.64.35"), ("master1", "172.16.64.48")];
 const CLIENT: &str = "172.16.64.125";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq)]
-pub enum Tool {
+pub(crate) enum Tool {
     Portico,
     Keepalived,
 }
 
 impl Tool {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Tool::Portico => "portico",
-            Tool::Keepalived => "keepalived",
+            Self::Portico => "portico",
+            Self::Keepalived => "keepalived",
         }
     }
 }
 
 /// How an owner is lost.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Loss {
+pub(crate) enum Loss {
     Killed,
     LinkDown,
     Frozen,
@@ -39,19 +39,19 @@ pub enum Loss {
 }
 
 impl Loss {
-    pub const ALL: [Loss; 4] = [Loss::Killed, Loss::LinkDown, Loss::Frozen, Loss::Asked];
+    pub(crate) const ALL: [Self; 4] = [Self::Killed, Self::LinkDown, Self::Frozen, Self::Asked];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Loss::Killed => "process killed",
-            Loss::LinkDown => "link down",
-            Loss::Frozen => "host frozen",
-            Loss::Asked => "planned hand-over",
+            Self::Killed => "process killed",
+            Self::LinkDown => "link down",
+            Self::Frozen => "host frozen",
+            Self::Asked => "planned hand-over",
         }
     }
 }
 
-pub struct Rig {
+pub(crate) struct Rig {
     tool: Tool,
     interval: Duration,
     switch: Host,
@@ -64,7 +64,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn start(tool: Tool, interval: Duration) -> Rig {
+    pub(crate) fn start(tool: Tool, interval: Duration) -> Self {
         let mut dir = TempDir::with_prefix("portico-bench-vip-").unwrap();
         if std::env::var_os("PORTICO_KEEP").is_some() {
             dir.disable_cleanup(true);
@@ -86,7 +86,7 @@ impl Rig {
             .collect();
         let client = join("client", CLIENT);
         let (servers, daemons) = (Vec::new(), vec![None, None]);
-        let mut rig = Rig {
+        let mut rig = Self {
             tool,
             interval,
             switch,
@@ -227,18 +227,18 @@ impl Rig {
             .collect()
     }
 
-    pub fn owner(&self) -> usize {
+    pub(crate) fn owner(&self) -> usize {
         self.wait("one owns the address", |rig| rig.owners().len() == 1);
         self.owners()[0]
     }
 
-    pub fn wait_until_owned_by_other(&self, lost: usize) {
+    pub(crate) fn wait_until_owned_by_other(&self, lost: usize) {
         self.wait("the other owns the address", |rig| {
             rig.owners().iter().any(|&n| n != lost)
         });
     }
 
-    pub fn lose(&mut self, n: usize, loss: Loss) {
+    pub(crate) fn lose(&mut self, n: usize, loss: Loss) {
         match loss {
             Loss::Killed => drop(self.daemons[n].take().unwrap().kill()),
             Loss::Asked => self.daemons[n].as_mut().unwrap().signal(libc::SIGTERM),
@@ -251,7 +251,7 @@ impl Rig {
     }
 
     /// Everything as it was, but for who owns the address.
-    pub fn mend(&mut self, n: usize, loss: Loss) {
+    pub(crate) fn mend(&mut self, n: usize, loss: Loss) {
         match loss {
             Loss::Killed => self.restart(n),
             Loss::Asked => {
@@ -289,7 +289,7 @@ impl Rig {
         self.switch.run(command, "").unwrap();
     }
 
-    fn wait(&self, what: &str, condition: impl Fn(&Rig) -> bool) {
+    fn wait(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !condition(self) {
             assert!(

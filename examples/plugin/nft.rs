@@ -21,13 +21,13 @@ const PREFIX: &str = "lb-";
 /// Gives addresses from 198.51.100.1 and 2001:db8:100::1 on, and forwards what comes for them to
 /// nodes.
 #[derive(Default)]
-pub struct Nft {
+pub(crate) struct Nft {
     /// To choose a free address is to look and to write, with nobody in between.
     choosing: Mutex<()>,
 }
 
 impl Nft {
-    pub fn can() -> Can {
+    pub(crate) fn can() -> Can {
         // Whether a node is fit is not asked for, but policy Local keeps the address of clients.
         Can {
             local: Support::Full,

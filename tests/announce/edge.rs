@@ -77,12 +77,12 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(rig: &Rig, address: IpAddr) -> Connection {
+    fn open(rig: &Rig, address: IpAddr) -> Self {
         let to = SocketAddr::new(address, PORT);
         let connect = || TcpStream::connect_timeout(&to, PATIENCE).unwrap();
         let stream = rig.host("client").enter(connect);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut connection = Connection {
+        let mut connection = Self {
             stream: BufReader::new(stream),
             answer: String::new(),
         };

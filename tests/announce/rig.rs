@@ -17,18 +17,18 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-pub const NODES: [&str; 3] = ["node1", "node2", "node3"];
+pub(crate) const NODES: [&str; 3] = ["node1", "node2", "node3"];
 /// In the nodes' network, so that layer 2 reaches them.
-pub const NEAR: [&str; 2] = ["172.30.0.128/26", "fd00:30::1000/120"];
+pub(crate) const NEAR: [&str; 2] = ["172.30.0.128/26", "fd00:30::1000/120"];
 /// Nowhere, so that a route is needed.
-pub const FAR: [&str; 2] = ["203.0.113.0/24", "2001:db8:5::/112"];
+pub(crate) const FAR: [&str; 2] = ["203.0.113.0/24", "2001:db8:5::/112"];
 /// Of Services; pods answer on 8080.
-pub const PORT: u16 = 80;
+pub(crate) const PORT: u16 = 80;
 const API_PORT: u16 = 6443;
 const TOKEN: &str = "admin-token";
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub cluster: Cluster,
     nodes: BTreeMap<&'static str, Process>,
     _programs: Vec<Process>,
@@ -38,8 +38,8 @@ pub struct Rig {
 
 impl Rig {
     /// Everything runs, and there are Nodes, but no pool and no Service.
-    pub fn start() -> Rig {
-        let mut rig = Rig::with_apiserver();
+    pub(crate) fn start() -> Self {
+        let mut rig = Self::with_apiserver();
         let controller = rig.controller("metal");
         rig.run("cp", controller, "controller");
         NODES.iter().for_each(|name| rig.start_node(name));
@@ -47,7 +47,7 @@ impl Rig {
     }
 
     /// There are Nodes; of all programs only the API server runs.
-    pub fn with_apiserver() -> Rig {
+    pub(crate) fn with_apiserver() -> Self {
         let mut dir = TempDir::with_prefix("portico-announce-").unwrap();
         if std::env::var_os("PORTICO_KEEP").is_some() {
             dir.disable_cleanup(true);
@@ -58,7 +58,7 @@ impl Rig {
             .build()
             .unwrap();
         let cluster = Cluster::new().unwrap();
-        let mut rig = Rig {
+        let mut rig = Self {
             cluster,
             nodes: BTreeMap::new(),
             _programs: vec![],
@@ -70,13 +70,13 @@ impl Rig {
         rig
     }
 
-    pub fn host(&self, name: &str) -> &Host {
+    pub(crate) fn host(&self, name: &str) -> &Host {
         self.cluster
             .host(name)
             .unwrap_or_else(|| panic!("no host {name}"))
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -100,13 +100,13 @@ impl Rig {
     }
 
     /// Starts a program in a host; it runs as long as the rig.
-    pub fn run(&mut self, host: &str, command: Command, log: &str) {
+    pub(crate) fn run(&mut self, host: &str, command: Command, log: &str) {
         let process = self.spawn(host, command, log);
         self._programs.push(process);
     }
 
     /// Starts a program in a host, with its output in a file of the rig.
-    pub fn spawn(&self, host: &str, command: Command, log: &str) -> Process {
+    pub(crate) fn spawn(&self, host: &str, command: Command, log: &str) -> Process {
         self.host(host).spawn(self.logged(command, log)).unwrap()
     }
 
@@ -145,7 +145,7 @@ impl Rig {
     }
 
     /// The load-balancer controller with a provider.
-    pub fn controller(&self, provider: &str) -> Command {
+    pub(crate) fn controller(&self, provider: &str) -> Command {
         let mut command = self.portico(&[
             "controller",
             "--controllers=service-lb",
@@ -160,12 +160,12 @@ impl Rig {
     }
 
     /// Starts the daemon of a node, which may have run before.
-    pub fn start_node(&mut self, name: &'static str) {
+    pub(crate) fn start_node(&mut self, name: &'static str) {
         self.start_node_with(name, &[]);
     }
 
     /// The same with more flags.
-    pub fn start_node_with(&mut self, name: &'static str, flags: &[&str]) {
+    pub(crate) fn start_node_with(&mut self, name: &'static str, flags: &[&str]) {
         let mut command =
             self.portico(&["node", "--static-services=", "--conntrack-max-per-core=0"]);
         command
@@ -187,7 +187,7 @@ impl Rig {
     }
 
     /// The daemon of a node.
-    pub fn node(&mut self, name: &str) -> &mut Process {
+    pub(crate) fn node(&mut self, name: &str) -> &mut Process {
         self.nodes
             .get_mut(name)
             .unwrap_or_else(|| panic!("{name} does not run"))
@@ -230,28 +230,28 @@ impl Rig {
             .map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
     }
 
-    pub fn kubectl(&self, arguments: &[&str], input: &str) -> String {
+    pub(crate) fn kubectl(&self, arguments: &[&str], input: &str) -> String {
         self.try_kubectl(arguments, input)
             .unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
     }
 
-    pub fn apply(&self, objects: &[Value]) {
+    pub(crate) fn apply(&self, objects: &[Value]) {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         self.kubectl(&["apply", "-f", "-"], &list.to_string());
     }
 
-    pub fn get(&self, kind: &str, name: &str) -> Value {
+    pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
         serde_json::from_str(&self.kubectl(&["get", kind, name, "-o", "json"], "")).unwrap()
     }
 
     /// A pool of addresses that are announced in these ways.
-    pub fn pool(&self, name: &str, addresses: &[&str], announce: &[&str]) {
+    pub(crate) fn pool(&self, name: &str, addresses: &[&str], announce: &[&str]) {
         self.apply(&[json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": name},
             "spec": {"addresses": addresses, "announce": announce}})]);
     }
 
     /// The address of a Service in each family that it has, once it has all of them.
-    pub fn addresses(&self, service: &str) -> Vec<IpAddr> {
+    pub(crate) fn addresses(&self, service: &str) -> Vec<IpAddr> {
         let mut found = vec![];
         self.wait_until(&format!("{service} has its addresses"), || {
             let object = self.get("service", service);
@@ -274,7 +274,7 @@ impl Rig {
     }
 
     /// Waits until a condition of a Service is true; its message.
-    pub fn wait_for_condition(&self, service: &str, kind: &str) -> String {
+    pub(crate) fn wait_for_condition(&self, service: &str, kind: &str) -> String {
         let mut message = String::new();
         self.wait_until(&format!("{service} is {kind}"), || {
             let object = self.get("service", service);
@@ -292,11 +292,11 @@ impl Rig {
     }
 
     /// Asks an address of a Service from a host, over TCP.
-    pub fn ask(&self, from: &str, address: IpAddr) -> Result<Seen, String> {
+    pub(crate) fn ask(&self, from: &str, address: IpAddr) -> Result<Seen, String> {
         self.ask_within(Duration::from_millis(500), from, address)
     }
 
-    pub fn ask_within(
+    pub(crate) fn ask_within(
         &self,
         patience: Duration,
         from: &str,
@@ -311,7 +311,7 @@ impl Rig {
         )
     }
 
-    pub fn ask_by(&self, from: &str, flow: &Flow) -> Result<Seen, String> {
+    pub(crate) fn ask_by(&self, from: &str, flow: &Flow) -> Result<Seen, String> {
         let answer = self.runtime.block_on(self.host(from).ask(flow));
         answer
             .map(|answer| answer.seen)
@@ -319,7 +319,7 @@ impl Rig {
     }
 
     /// Waits until it answers: what it saw.
-    pub fn wait_for_answer(&self, from: &str, address: IpAddr) -> Seen {
+    pub(crate) fn wait_for_answer(&self, from: &str, address: IpAddr) -> Seen {
         let mut seen = None;
         self.wait_until(&format!("{address} answers {from}"), || {
             seen = Some(self.ask(from, address)?);
@@ -330,7 +330,7 @@ impl Rig {
 
     /// The hosts whose addresses the server sees asking in so many tries: with the policy Cluster,
     /// the nodes that attract traffic.
-    pub fn entries(&self, from: &str, address: IpAddr, tries: usize) -> BTreeSet<String> {
+    pub(crate) fn entries(&self, from: &str, address: IpAddr, tries: usize) -> BTreeSet<String> {
         let answers = (0..tries).filter_map(|_| self.ask(from, address).ok());
         answers
             .filter_map(|seen| {
@@ -343,7 +343,7 @@ impl Rig {
     }
 
     /// The node that the neighbour table of a host has for an address on its link, if it has one.
-    pub fn owner(&self, seen_from: &str, address: IpAddr) -> Option<&'static str> {
+    pub(crate) fn owner(&self, seen_from: &str, address: IpAddr) -> Option<&'static str> {
         let mut command = Command::new("ip");
         command.args(["neigh", "show", &address.to_string()]);
         let text = self.host(seen_from).run(command, "").unwrap();
@@ -356,7 +356,7 @@ impl Rig {
     }
 
     /// Waits for something to be so; what it is instead is told if it never becomes so.
-    pub fn wait_until<E: std::fmt::Debug>(
+    pub(crate) fn wait_until<E: std::fmt::Debug>(
         &self,
         what: &str,
         mut is_so: impl FnMut() -> Result<(), E>,
@@ -377,7 +377,7 @@ impl Rig {
     }
 
     /// The last that everybody said.
-    pub fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         let tail = |name: &str| {
             let log = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
             let lines: Vec<_> = log.lines().collect();
@@ -396,7 +396,7 @@ impl Rig {
 
 /// A Service of type LoadBalancer in both families, without a selector, and its EndpointSlices with
 /// these pods.
-pub fn service(name: &str, policy: &str, pods: &[&str]) -> Vec<Value> {
+pub(crate) fn service(name: &str, policy: &str, pods: &[&str]) -> Vec<Value> {
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
         "spec": {"type": "LoadBalancer", "externalTrafficPolicy": policy, "ipFamilyPolicy": "RequireDualStack",
@@ -406,7 +406,7 @@ pub fn service(name: &str, policy: &str, pods: &[&str]) -> Vec<Value> {
 }
 
 /// The EndpointSlices of a Service with these pods (`pod1-2` is the second of `node1`).
-pub fn slices(service: &str, pods: &[&str]) -> Vec<Value> {
+pub(crate) fn slices(service: &str, pods: &[&str]) -> Vec<Value> {
     let addresses = portico_testbed::cluster::Addresses::default();
     [("IPv4", "ip"), ("IPv6", "ip6")].map(|(family, which)| {
         let endpoint = |pod: &&str| {
@@ -422,7 +422,7 @@ pub fn slices(service: &str, pods: &[&str]) -> Vec<Value> {
     }).to_vec()
 }
 
-pub fn condition(service: &Value, kind: &str) -> Option<Value> {
+pub(crate) fn condition(service: &Value, kind: &str) -> Option<Value> {
     service["status"]["conditions"]
         .as_array()?
         .iter()

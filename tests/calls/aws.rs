@@ -11,7 +11,7 @@ use portico_providers::Provider;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub fn network() -> Cloud {
+pub(super) fn network() -> Cloud {
     let annotations = json!({});
     let each = [
         (0, 7),
@@ -26,7 +26,7 @@ pub fn network() -> Cloud {
     cloud("aws, network", annotations, each)
 }
 
-pub fn classic() -> Cloud {
+pub(super) fn classic() -> Cloud {
     let annotations = json!({"service.beta.kubernetes.io/aws-load-balancer-type": "classic"});
     let each = [
         (0, 6),

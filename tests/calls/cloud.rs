@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 /// What a request to a cloud is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Read,
     Write,
     /// A further page of a list, of which the first is a read.
@@ -24,10 +24,10 @@ pub enum Kind {
     Login,
 }
 
-pub type Sort = Arc<dyn Fn(&HttpRequest<Bytes>) -> Kind + Send + Sync>;
-pub type Start = Box<dyn Fn(Arc<dyn Transport>) -> Arc<dyn Provider>>;
+pub(crate) type Sort = Arc<dyn Fn(&HttpRequest<Bytes>) -> Kind + Send + Sync>;
+pub(crate) type Start = Box<dyn Fn(Arc<dyn Transport>) -> Arc<dyn Provider>>;
 
-pub struct Cloud {
+pub(crate) struct Cloud {
     pub name: &'static str,
     /// A provider as after a start of the program.
     pub start: Start,
@@ -86,14 +86,14 @@ struct Calls {
 
 /// A call of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub(crate) enum Call {
     Ensure,
     UpdateNodes,
     Delete,
 }
 
 /// A provider that tells how often it was called, and what that cost.
-pub struct Watched {
+pub(crate) struct Watched {
     provider: Arc<dyn Provider>,
     counts: Arc<Counts>,
     calls: Calls,
@@ -102,14 +102,14 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn on(cloud: &Cloud) -> Watched {
+    pub(crate) fn on(cloud: &Cloud) -> Self {
         let counts: Arc<Counts> = Arc::default();
         let counted = Counted {
             wire: Arc::clone(&cloud.wire),
             kind: Arc::clone(&cloud.kind),
             counts: Arc::clone(&counts),
         };
-        Watched {
+        Self {
             provider: (cloud.start)(Arc::new(counted)),
             counts,
             calls: Calls::default(),
@@ -117,12 +117,12 @@ impl Watched {
         }
     }
 
-    pub fn called(&self, call: Call) -> usize {
+    pub(crate) fn called(&self, call: Call) -> usize {
         self.count(call).load(SeqCst)
     }
 
     /// How many balancers know so many nodes.
-    pub fn with_nodes(&self, nodes: usize) -> usize {
+    pub(crate) fn with_nodes(&self, nodes: usize) -> usize {
         self.nodes
             .lock()
             .unwrap()
@@ -140,7 +140,7 @@ impl Watched {
     }
 
     /// Since the last time.
-    pub fn take_cost(&self) -> Cost {
+    pub(crate) fn take_cost(&self) -> Cost {
         let Counts {
             reads,
             writes,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const FIRST_DROPLET: usize = 3_164_440;
 const NODES: usize = 100;
 
-pub fn regional() -> Cloud {
+pub(super) fn regional() -> Cloud {
     let memory = Memory::default();
     (1..=NODES + 1).for_each(|number| memory.add_droplet((FIRST_DROPLET + number) as u64));
     // Whoever is asked for again is ready.

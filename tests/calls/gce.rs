@@ -15,7 +15,7 @@ use std::sync::Arc;
 const ZONE: &str = "europe-west1-b";
 const NODES: usize = 100;
 
-pub fn passthrough() -> Cloud {
+pub(super) fn passthrough() -> Cloud {
     let memory = Memory::default();
     (1..=NODES + 1)
         .for_each(|number| memory.add_instance(ZONE, &format!("node-{number}"), &["nodes"]));

@@ -10,19 +10,19 @@
 )]
 
 mod aws;
-pub mod cloud;
+pub(crate) mod cloud;
 mod digitalocean;
 mod gce;
-pub mod openstack;
+pub(crate) mod openstack;
 mod rackspace;
-pub mod rig;
-pub mod story;
-pub mod table;
+pub(crate) mod rig;
+pub(crate) mod story;
+pub(crate) mod table;
 
 use cloud::Cloud;
 
 /// All clouds that can be had in memory.
-pub fn all() -> Vec<fn() -> Cloud> {
+pub(crate) fn all() -> Vec<fn() -> Cloud> {
     vec![
         aws::network,
         aws::classic,

@@ -2,7 +2,7 @@
 
 #[path = "../../crates/portico-providers/tests/openstack/memory.rs"]
 #[allow(dead_code, reason = "its own tests use more of it")]
-pub mod memory;
+pub(crate) mod memory;
 #[path = "../../crates/portico-providers/tests/openstack/raw.rs"]
 #[allow(dead_code, reason = "its own tests use more of it")]
 mod raw;
@@ -18,11 +18,11 @@ use portico_providers::openstack::{Config, OpenStack, Parts};
 use serde_json::json;
 use std::sync::Arc;
 
-pub fn octavia() -> Cloud {
+pub(crate) fn octavia() -> Cloud {
     on(&Arc::default())
 }
 
-pub fn on(memory: &Arc<Memory>) -> Cloud {
+pub(crate) fn on(memory: &Arc<Memory>) -> Cloud {
     let text = format!(
         "[Global]\nauth-url={URL}\nusername=u\npassword=p\n[LoadBalancer]\nsubnet-id=sub\nfloating-network-id=world\n"
     );

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 /// Where those are that were created since the provider was started.
 type Created = Arc<Mutex<BTreeSet<String>>>;
 
-pub fn proxy() -> Cloud {
+pub(super) fn proxy() -> Cloud {
     let memory = Memory::default();
     // One that is asked for again, or written to, is ready.
     memory.set_looks(1);

@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 /// Nothing takes longer, on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Nothing is compared with what it should be meanwhile.
-pub const NEVER: Duration = Duration::from_secs(86_400);
+pub(crate) const NEVER: Duration = Duration::from_secs(86_400);
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-pub struct Rig {
+pub(crate) struct Rig {
     server: Server,
     pub client: Client,
     pub cloud: Cloud,
@@ -31,14 +31,14 @@ pub struct Rig {
 
 impl Rig {
     /// With nodes 1 to `nodes`.
-    pub async fn start(cloud: Cloud, nodes: usize, resync: Duration) -> Rig {
+    pub(crate) async fn start(cloud: Cloud, nodes: usize, resync: Duration) -> Self {
         let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
         let client = server.admin();
         for number in 1..=nodes {
             create_node(&client, &cloud, number, json!({})).await;
         }
         let (provider, stop, running) = control(&server, &cloud, resync).await;
-        Rig {
+        Self {
             server,
             client,
             cloud,
@@ -49,19 +49,19 @@ impl Rig {
         }
     }
 
-    pub async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.stop().await;
         (self.provider, self.stop, self.running) =
             control(&self.server, &self.cloud, self.resync).await;
     }
 
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         self.stop.send_replace(true);
         (&mut self.running).await.unwrap();
     }
 
     /// Until the provider has been called so often since it was started.
-    pub async fn called(&self, call: Call, times: usize) {
+    pub(crate) async fn called(&self, call: Call, times: usize) {
         let deadline = Instant::now() + LIMIT;
         loop {
             let called = self.provider.called(call);
@@ -89,7 +89,7 @@ impl Rig {
 
     /// Until so many balancers know so many nodes. One that follows endpoints too is called more
     /// often than nodes change.
-    pub async fn know_nodes(&self, balancers: usize, nodes: usize) {
+    pub(crate) async fn know_nodes(&self, balancers: usize, nodes: usize) {
         let deadline = Instant::now() + LIMIT;
         while self.provider.with_nodes(nodes) != balancers {
             let known = self.provider.with_nodes(nodes);
@@ -107,7 +107,7 @@ impl Rig {
         }
     }
 
-    pub async fn create(&self, service: usize) {
+    pub(crate) async fn create(&self, service: usize) {
         let (name, annotations) = (name(service), &self.cloud.annotations);
         let spec = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]});
         let metadata = json!({"name": name, "annotations": annotations});
@@ -124,12 +124,12 @@ impl Rig {
         self.client.post(SLICES, &slice).await.expect(201);
     }
 
-    pub async fn change(&self, service: usize, patch: &Value) {
+    pub(crate) async fn change(&self, service: usize, patch: &Value) {
         let path = format!("/api/v1/namespaces/default/services/{}", name(service));
         self.client.patch(&path, MERGE, patch).await.expect(200);
     }
 
-    pub async fn delete(&self, service: usize) {
+    pub(crate) async fn delete(&self, service: usize) {
         self.client
             .delete(&format!(
                 "/api/v1/namespaces/default/services/{}",
@@ -138,7 +138,7 @@ impl Rig {
             .await;
     }
 
-    pub async fn move_endpoints(&self, service: usize) {
+    pub(crate) async fn move_endpoints(&self, service: usize) {
         let endpoints = json!({"endpoints": [{"addresses": ["10.244.0.2"], "nodeName": "node-2"}]});
         self.client
             .patch(&format!("{SLICES}/{}", name(service)), MERGE, &endpoints)
@@ -147,7 +147,7 @@ impl Rig {
     }
 
     /// What no load balancer has to know of.
-    pub async fn change_node(&self, number: usize) {
+    pub(crate) async fn change_node(&self, number: usize) {
         let path = format!("/api/v1/nodes/node-{number}");
         let labels = json!({"metadata": {"labels": {"example.com/rack": "7"}, "annotations": {"example.com/note": "x"}}});
         self.client.patch(&path, MERGE, &labels).await.expect(200);
@@ -161,7 +161,7 @@ impl Rig {
     }
 
     /// All of it counts from one moment on.
-    pub async fn join(&self, number: usize) {
+    pub(crate) async fn join(&self, number: usize) {
         let kept_out = "node.kubernetes.io/exclude-from-external-load-balancers";
         create_node(&self.client, &self.cloud, number, json!({ kept_out: "" })).await;
         let let_in = json!({"metadata": {"labels": {kept_out: null}}});
@@ -171,7 +171,7 @@ impl Rig {
             .expect(200);
     }
 
-    pub async fn leave(&self, number: usize) {
+    pub(crate) async fn leave(&self, number: usize) {
         self.client
             .delete(&format!("/api/v1/nodes/node-{number}"))
             .await

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub(crate) struct Cost {
     pub reads: usize,
     pub writes: usize,
     /// Further pages of lists: as many as the account has load balancers.
@@ -16,7 +16,7 @@ pub struct Cost {
     pub waits: usize,
 }
 
-pub const CHAPTERS: [&str; 8] = [
+pub(crate) const CHAPTERS: [&str; 8] = [
     "the first Service",
     "a Service more",
     "nothing of meaning changes",
@@ -28,7 +28,7 @@ pub const CHAPTERS: [&str; 8] = [
 ];
 
 /// What a chapter cost all its Services together.
-pub struct Told {
+pub(crate) struct Told {
     pub chapter: &'static str,
     pub services: usize,
     pub cost: Cost,
@@ -36,7 +36,7 @@ pub struct Told {
     pub expected: (usize, usize),
 }
 
-pub struct Story {
+pub(crate) struct Story {
     rig: Rig,
     told: Vec<Told>,
     ensured: usize,
@@ -45,8 +45,8 @@ pub struct Story {
 
 impl Story {
     /// With this many Services; all of them from the first to the last chapter.
-    pub async fn whole(cloud: Cloud, services: usize) -> Vec<Told> {
-        let mut story = Story::begin(cloud, services, 3).await;
+    pub(crate) async fn whole(cloud: Cloud, services: usize) -> Vec<Told> {
+        let mut story = Self::begin(cloud, services, 3).await;
         story.steady(services).await;
         story.nodes(services, 3).await;
         story.rig.restart().await;
@@ -69,15 +69,15 @@ impl Story {
     }
 
     /// Many Services on many nodes, of which one joins.
-    pub async fn many(cloud: Cloud, services: usize, nodes: usize) -> Vec<Told> {
-        let mut story = Story::begin(cloud, services, nodes).await;
+    pub(crate) async fn many(cloud: Cloud, services: usize, nodes: usize) -> Vec<Told> {
+        let mut story = Self::begin(cloud, services, nodes).await;
         story.nodes(services, nodes).await;
         story.end().await
     }
 
-    async fn begin(cloud: Cloud, services: usize, nodes: usize) -> Story {
+    async fn begin(cloud: Cloud, services: usize, nodes: usize) -> Self {
         let rig = Rig::start(cloud, nodes, NEVER).await;
-        let mut story = Story {
+        let mut story = Self {
             rig,
             told: Vec::new(),
             ensured: 0,
@@ -154,7 +154,7 @@ impl Story {
 
 impl Told {
     /// Waits and pages are the cloud's.
-    pub fn is_expected(&self) -> bool {
+    pub(crate) fn is_expected(&self) -> bool {
         (self.cost.reads, self.cost.writes) == self.expected
     }
 }

@@ -13,7 +13,7 @@ const COLUMNS: [&str; 7] = [
 ];
 
 /// Of one cloud. Why there are not fewer writes is in docs/benchmarks.md.
-pub fn print(title: &str, told: &[Told]) {
+pub(crate) fn print(title: &str, told: &[Told]) {
     println!("\n{title:44}{}", row(&COLUMNS.map(str::to_owned)));
     for Told {
         chapter,
@@ -46,7 +46,7 @@ fn row(cells: &[String]) -> String {
 }
 
 /// A line for each chapter that cost something else.
-pub fn surprises(name: &str, told: &[Told]) -> Vec<String> {
+pub(crate) fn surprises(name: &str, told: &[Told]) -> Vec<String> {
     let line = |it: &Told| {
         format!(
             "{name}, {}: {:?}, and not {:?}",

@@ -21,18 +21,18 @@ use tokio_rustls::client::TlsStream;
 
 use super::PATIENCE;
 
-pub const JSON: &str = "application/json";
-pub const MERGE: &str = "application/merge-patch+json";
-pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
-pub const JSON_PATCH: &str = "application/json-patch+json";
-pub const APPLY: &str = "application/apply-patch+yaml";
-pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 type Sender = http1::SendRequest<Full<Bytes>>;
 
 /// A client of one server with one identity; clones share connections.
 #[derive(Clone)]
-pub struct Client {
+pub(crate) struct Client {
     /// `127.0.0.1:PORT`
     pub authority: String,
     pub token: String,
@@ -43,7 +43,7 @@ pub struct Client {
 
 /// A whole answer.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -51,24 +51,24 @@ pub struct Answer {
 
 impl Answer {
     /// The body as JSON; null when it is none.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The body of an answer that must have this status.
     #[track_caller]
-    pub fn expect(&self, status: u16) -> Value {
+    pub(crate) fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         self.json()
     }
 }
 
 impl Client {
-    pub fn new(authority: &str, token: &str, ca: Option<std::path::PathBuf>) -> Self {
+    pub(crate) fn new(authority: &str, token: &str, ca: Option<std::path::PathBuf>) -> Self {
         let tls = super::tls::config(ca.as_deref(), "http/1.1");
         Self {
             authority: authority.to_owned(),
@@ -80,38 +80,38 @@ impl Client {
     }
 
     /// The same server with another token; empty for none.
-    pub fn with_token(&self, token: &str) -> Self {
+    pub(crate) fn with_token(&self, token: &str) -> Self {
         Self {
             token: token.to_owned(),
             ..self.clone()
         }
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, &[], None).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.call("POST", path, &[], Some((JSON, body.to_string().into())))
             .await
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
         self.call("PUT", path, &[], Some((JSON, body.to_string().into())))
             .await
     }
 
-    pub async fn patch(&self, path: &str, kind: &str, body: &Value) -> Answer {
+    pub(crate) async fn patch(&self, path: &str, kind: &str, body: &Value) -> Answer {
         self.call("PATCH", path, &[], Some((kind, body.to_string().into())))
             .await
     }
 
-    pub async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
         self.call("DELETE", path, &[], None).await
     }
 
     /// One request; panics when the connection fails.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         method: &str,
         path: &str,
@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// One request; an error means the server did not answer, or not in whole.
-    pub async fn try_call(
+    pub(crate) async fn try_call(
         &self,
         method: &str,
         path: &str,
@@ -211,7 +211,7 @@ impl Client {
     }
 
     /// A fresh TLS connection.
-    pub async fn tls_stream(&self) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn tls_stream(&self) -> io::Result<TlsStream<TcpStream>> {
         self.stream(self.tls.clone()).await
     }
 
@@ -237,7 +237,7 @@ impl Client {
     }
 
     /// Opens a watch on a connection of its own; panics unless the answer is 200.
-    pub async fn watch(&self, path: &str) -> Watch {
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
         match self.try_watch(path, &[]).await.unwrap() {
             Ok(watch) => watch,
             Err(answer) => panic!("watch {path}: {} {}", answer.status, answer.text()),
@@ -245,7 +245,7 @@ impl Client {
     }
 
     /// Opens a watch; an answer other than 200 is the inner error.
-    pub async fn try_watch(
+    pub(crate) async fn try_watch(
         &self,
         path: &str,
         headers: &[(&str, &str)],
@@ -275,7 +275,7 @@ impl Client {
     }
 
     /// An HTTP/2 connection, which can carry many watches.
-    pub async fn http2(&self) -> Http2 {
+    pub(crate) async fn http2(&self) -> Http2 {
         let stream = self
             .stream(super::tls::config(self.ca.as_deref(), "h2"))
             .await
@@ -292,20 +292,20 @@ impl Client {
 
     // What the tests say most often
 
-    pub async fn create_namespace(&self, name: &str) {
+    pub(crate) async fn create_namespace(&self, name: &str) {
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         self.post("/api/v1/namespaces", &body).await.expect(201);
     }
 
     /// Creates a Service in the namespace `default` from its spec.
-    pub async fn create_service(&self, name: &str, spec: Value) -> Answer {
+    pub(crate) async fn create_service(&self, name: &str, spec: Value) -> Answer {
         self.post("/api/v1/namespaces/default/services", &service(name, spec))
             .await
     }
 }
 
 /// A Service object.
-pub fn service(name: &str, spec: Value) -> Value {
+pub(crate) fn service(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -335,13 +335,13 @@ fn closed_while_idle(failure: &Failure) -> bool {
 
 /// An HTTP/2 connection.
 #[derive(Clone)]
-pub struct Http2 {
+pub(crate) struct Http2 {
     client: Client,
     sender: http2::SendRequest<Full<Bytes>>,
 }
 
 impl Http2 {
-    pub async fn get(&mut self, path: &str) -> Answer {
+    pub(crate) async fn get(&mut self, path: &str) -> Answer {
         let response = self.send(path).await;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -352,7 +352,7 @@ impl Http2 {
         }
     }
 
-    pub async fn watch(&mut self, path: &str) -> Watch {
+    pub(crate) async fn watch(&mut self, path: &str) -> Watch {
         let response = self.send(path).await;
         assert_eq!(response.status(), 200);
         Watch::new(response, None)
@@ -368,7 +368,7 @@ impl Http2 {
 }
 
 /// An open watch.
-pub struct Watch {
+pub(crate) struct Watch {
     pub headers: HeaderMap,
     body: Incoming,
     read: BytesMut,
@@ -387,7 +387,7 @@ impl Watch {
     }
 
     /// The next event, which must come.
-    pub async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         match self.within(PATIENCE).await {
             Some(Some(event)) => event,
             Some(None) => panic!("the watch ended"),
@@ -396,7 +396,7 @@ impl Watch {
     }
 
     /// The next event that is not a bookmark.
-    pub async fn next_change(&mut self) -> Value {
+    pub(crate) async fn next_change(&mut self) -> Value {
         loop {
             let event = self.next().await;
             if event["type"] != "BOOKMARK" {
@@ -406,13 +406,13 @@ impl Watch {
     }
 
     /// The next event; `Some(None)` when the server ended the watch, `None` when time is up.
-    pub async fn within(&mut self, time: Duration) -> Option<Option<Value>> {
+    pub(crate) async fn within(&mut self, time: Duration) -> Option<Option<Value>> {
         let line = timeout(time, self.line()).await.ok()?;
         Some(line.map(|line| serde_json::from_slice(&line).unwrap()))
     }
 
     /// The next line as it came; none at the end. Cancelling loses nothing.
-    pub async fn line(&mut self) -> Option<Bytes> {
+    pub(crate) async fn line(&mut self) -> Option<Bytes> {
         loop {
             if let Some(end) = self.read.iter().position(|&byte| byte == b'\n') {
                 return Some(self.read.split_to(end + 1).freeze());

@@ -12,24 +12,24 @@
     reason = "each test target uses its own part of this module"
 )]
 
-pub mod client;
-pub mod ports;
-pub mod process;
-pub mod random;
-pub mod tls;
+pub(crate) mod client;
+pub(crate) mod ports;
+pub(crate) mod process;
+pub(crate) mod random;
+pub(crate) mod tls;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-pub use client::{Answer, Client, Watch};
-pub use process::{Etcd, Server, Store, rival};
+pub(crate) use client::{Answer, Client, Watch};
+pub(crate) use process::{Etcd, Server, Store, rival};
 use serde_json::Value;
 
 /// How long anything may take before a test gives up on it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Polls until the probe yields something, and panics with what was awaited after a deadline.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut probe: impl FnMut() -> F,
 ) -> T {
@@ -47,7 +47,7 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(
 }
 
 /// The value at a dotted path; list items by index. Null when there is none.
-pub fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
+pub(crate) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(value, |value, step| match value {
         Value::Array(items) => step
             .parse()
@@ -59,17 +59,17 @@ pub fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
 }
 
 /// The text at a dotted path, empty when there is none.
-pub fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     at(value, path).as_str().unwrap_or_default()
 }
 
 /// The items of a list answer.
-pub fn items(list: &Value) -> &[Value] {
+pub(crate) fn items(list: &Value) -> &[Value] {
     list["items"].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The (field, reason) pairs of an error, sorted.
-pub fn causes(status: &Value) -> Vec<(String, String)> {
+pub(crate) fn causes(status: &Value) -> Vec<(String, String)> {
     let causes = at(status, "details.causes")
         .as_array()
         .map_or(&[][..], Vec::as_slice);

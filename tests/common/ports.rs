@@ -10,7 +10,7 @@ use super::{Client, at, items, text};
 
 /// A port nobody listens on now. It lies below the range the kernel takes for outgoing
 /// connections, so that nobody is given it before the server binds it.
-pub fn free() -> u16 {
+pub(crate) fn free() -> u16 {
     let mut random = Random::seeded(Random::fresh_seed());
     loop {
         let port = 10_000 + random.below(20_000) as u16;
@@ -22,7 +22,7 @@ pub fn free() -> u16 {
 
 /// What the Services in a list own: address or port to the names of its owners.
 #[derive(Debug, Default, PartialEq)]
-pub struct Owners {
+pub(crate) struct Owners {
     pub addresses: BTreeMap<String, Vec<String>>,
     pub ports: BTreeMap<u64, Vec<String>>,
     /// By port partition.
@@ -30,7 +30,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    pub fn of(services: &[Value]) -> Self {
+    pub(crate) fn of(services: &[Value]) -> Self {
         let mut owners = Self::default();
         for service in services
             .iter()
@@ -84,7 +84,7 @@ impl Owners {
     }
 
     /// Everything that two Services own.
-    pub fn twice(&self) -> Vec<String> {
+    pub(crate) fn twice(&self) -> Vec<String> {
         let addresses = self
             .addresses
             .iter()
@@ -137,7 +137,7 @@ async fn owners(client: &Client) -> Owners {
 }
 
 /// Proves that the free node ports are exactly those no Service has, by taking them all.
-pub async fn assert_no_port_leaked(client: &Client, range: std::ops::RangeInclusive<u64>) {
+pub(crate) async fn assert_no_port_leaked(client: &Client, range: std::ops::RangeInclusive<u64>) {
     let owners = owners(client).await;
     let used = owners
         .ports
@@ -162,7 +162,7 @@ pub async fn assert_no_port_leaked(client: &Client, range: std::ops::RangeInclus
 }
 
 /// Proves the same of the cluster addresses of one family, of which there are `size`.
-pub async fn assert_no_address_leaked(client: &Client, family: &str, size: usize) {
+pub(crate) async fn assert_no_address_leaked(client: &Client, family: &str, size: usize) {
     let owners = owners(client).await;
     let used = owners
         .addresses

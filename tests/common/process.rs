@@ -12,7 +12,7 @@ use super::client::Client;
 use super::{PATIENCE, ports};
 
 /// The service ranges the recorded cases were made with.
-pub const SERVICE_RANGES: &str = "10.96.0.0/16,fd00:10:96::/112";
+pub(crate) const SERVICE_RANGES: &str = "10.96.0.0/16,fd00:10:96::/112";
 
 /// Tokens in the token file of every server: token, user, uid, groups.
 const TOKENS: &str = "\
@@ -24,7 +24,7 @@ nobody-token,nobody,4
 
 /// Where a server keeps its data.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Store {
+pub(crate) enum Store {
     Embedded,
     Etcd,
 }
@@ -85,14 +85,14 @@ impl Drop for Process {
 
 /// An etcd with its own data; clones are the same process.
 #[derive(Clone)]
-pub struct Etcd {
+pub(crate) struct Etcd {
     pub url: String,
     _process: Arc<Process>,
     _dir: Arc<TempDir>,
 }
 
 impl Etcd {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let dir = TempDir::with_prefix("portico-etcd-").unwrap();
         let (client, peer) = (
             format!("http://127.0.0.1:{}", ports::free()),
@@ -134,7 +134,7 @@ impl Etcd {
         }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self._process.child.id()
     }
 }
@@ -152,12 +152,12 @@ async fn answers_health(address: &str) -> bool {
 }
 
 /// The kube-apiserver to start in place of Portico, if the environment names one.
-pub fn rival() -> Option<PathBuf> {
+pub(crate) fn rival() -> Option<PathBuf> {
     std::env::var_os("PORTICO_TEST_KUBE_APISERVER").map(PathBuf::from)
 }
 
 /// A running API server and its data.
-pub struct Server {
+pub(crate) struct Server {
     process: Process,
     program: PathBuf,
     kube: bool,
@@ -170,7 +170,7 @@ pub struct Server {
 
 impl Server {
     /// Starts Portico with these flags beside the usual ones, and waits until it is ready.
-    pub async fn start(store: Store, flags: &[&str]) -> Self {
+    pub(crate) async fn start(store: Store, flags: &[&str]) -> Self {
         let etcd = if store == Store::Etcd || rival().is_some() {
             Some(Etcd::start().await)
         } else {
@@ -180,7 +180,7 @@ impl Server {
     }
 
     /// The same on an etcd that already runs, or the embedded store.
-    pub async fn start_on(etcd: Option<Etcd>, flags: &[&str]) -> Self {
+    pub(crate) async fn start_on(etcd: Option<Etcd>, flags: &[&str]) -> Self {
         let (program, kube) = match rival() {
             Some(program) => (program, true),
             None => (PathBuf::from(env!("CARGO_BIN_EXE_portico")), false),
@@ -189,7 +189,12 @@ impl Server {
     }
 
     /// Starts a given program, a kube-apiserver or a Portico.
-    pub async fn launch(program: &Path, kube: bool, etcd: Option<Etcd>, flags: &[&str]) -> Self {
+    pub(crate) async fn launch(
+        program: &Path,
+        kube: bool,
+        etcd: Option<Etcd>,
+        flags: &[&str],
+    ) -> Self {
         match Self::attempt(program, kube, etcd, flags).await {
             Ok(server) => server,
             Err(log) => panic!("the server does not start:\n{log}"),
@@ -197,7 +202,7 @@ impl Server {
     }
 
     /// Starts Portico where it should fail; the log when it does.
-    pub async fn refuses(flags: &[&str]) -> String {
+    pub(crate) async fn refuses(flags: &[&str]) -> String {
         match Self::attempt(Path::new(env!("CARGO_BIN_EXE_portico")), false, None, flags).await {
             Ok(_) => panic!("the server started with {flags:?}"),
             Err(log) => log,
@@ -259,12 +264,12 @@ impl Server {
     }
 
     /// Ends the server without notice, as a power cut would.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 
     /// Asks the server to end (SIGTERM) and waits until it has; its exit code.
-    pub async fn stop(&mut self) -> Option<i32> {
+    pub(crate) async fn stop(&mut self) -> Option<i32> {
         let status = Command::new("kill")
             .arg(self.pid().to_string())
             .status()
@@ -284,7 +289,7 @@ impl Server {
     }
 
     /// Waits until the server has ended by itself; its exit code.
-    pub async fn ended(&mut self) -> Option<i32> {
+    pub(crate) async fn ended(&mut self) -> Option<i32> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.process.child.try_wait().unwrap() {
@@ -297,7 +302,7 @@ impl Server {
 
     /// Kills the server if it runs and starts it again on its data and port, with other flags if
     /// given.
-    pub async fn restart(&mut self, flags: Option<&[&str]>) {
+    pub(crate) async fn restart(&mut self, flags: Option<&[&str]>) {
         self.kill();
         if let Some(flags) = flags {
             self.flags = flags.iter().map(|&flag| flag.to_owned()).collect();
@@ -309,7 +314,7 @@ impl Server {
 
     /// Starts the server, which has ended, on its data and port; the log if it does not become
     /// ready.
-    pub async fn start_again(&mut self) -> Result<(), String> {
+    pub(crate) async fn start_again(&mut self) -> Result<(), String> {
         let arguments = arguments(
             self.dir.path(),
             self.kube,
@@ -326,23 +331,23 @@ impl Server {
         self.ready().await
     }
 
-    pub fn admin(&self) -> Client {
+    pub(crate) fn admin(&self) -> Client {
         self.admin.clone()
     }
 
-    pub fn with_token(&self, token: &str) -> Client {
+    pub(crate) fn with_token(&self, token: &str) -> Client {
         self.admin.with_token(token)
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn etcd(&self) -> Option<&Etcd> {
+    pub(crate) fn etcd(&self) -> Option<&Etcd> {
         self.etcd.as_ref()
     }
 
-    pub fn cert_dir(&self) -> PathBuf {
+    pub(crate) fn cert_dir(&self) -> PathBuf {
         if self.etcd.is_some() {
             self.dir().join("pki")
         } else {
@@ -350,20 +355,20 @@ impl Server {
         }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.child.id()
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.process.log()
     }
 
-    pub fn is_rival(&self) -> bool {
+    pub(crate) fn is_rival(&self) -> bool {
         self.kube
     }
 
     /// A kubeconfig for the administrator: the server's own, or one like it for a rival.
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         if !self.kube {
             return self.cert_dir().join("admin.kubeconfig");
         }

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 /// Trusts the certificates in `ca`, or any certificate when there is no CA to trust.
-pub fn config(ca: Option<&Path>, protocol: &str) -> Arc<ClientConfig> {
+pub(crate) fn config(ca: Option<&Path>, protocol: &str) -> Arc<ClientConfig> {
     let mut config = match ca {
         Some(path) => ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

@@ -18,12 +18,12 @@ static REPEATED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(.)\*(\d+)$").
 
 /// Addresses and ports from the low end of each range, which dynamic allocation avoids.
 /// A case gives back what it took once it has cleaned up, so no two cases hold the same.
-pub struct Picks {
+pub(crate) struct Picks {
     free: Mutex<BTreeMap<&'static str, VecDeque<Value>>>,
 }
 
 impl Picks {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let free = BTreeMap::from([
             (
                 "ip4",
@@ -64,7 +64,7 @@ impl Picks {
 /// Why a case cannot go on: the differences found, or a value it refers to is not there.
 type Stopped = Vec<String>;
 
-pub struct Run<'a> {
+pub(crate) struct Run<'a> {
     client: &'a Client,
     picks: &'a Picks,
     namespace: String,
@@ -74,7 +74,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(client: &'a Client, picks: &'a Picks, namespace: String) -> Self {
+    pub(crate) fn new(client: &'a Client, picks: &'a Picks, namespace: String) -> Self {
         let (answers, picked, created) = Default::default();
         Self {
             client,
@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs all steps; the differences, none when the case passes.
-    pub async fn case(mut self, case: &Value) -> Vec<String> {
+    pub(crate) async fn case(mut self, case: &Value) -> Vec<String> {
         let outcome = self.run(case).await;
         self.clean().await;
         for (reference, pick) in std::mem::take(&mut self.picked) {

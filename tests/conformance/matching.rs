@@ -16,7 +16,7 @@ fn whole(pattern: &str) -> Regex {
 
 /// Follows a dotted path: keys, list indexes, `key=value` to pick an item, `*` for all.
 /// A dot inside a key is written `\.`.
-pub fn lookup(value: &Value, path: &str) -> Value {
+pub(crate) fn lookup(value: &Value, path: &str) -> Value {
     let steps: Vec<_> = path
         .replace("\\.", "\0")
         .split('.')
@@ -49,7 +49,7 @@ fn item<'a>(items: &'a [Value], step: &str) -> Option<&'a Value> {
 }
 
 /// A copy of the value with `path: new value` set; null removes what is at the path.
-pub fn edited(value: &Value, changes: &serde_json::Map<String, Value>) -> Value {
+pub(crate) fn edited(value: &Value, changes: &serde_json::Map<String, Value>) -> Value {
     let mut value = value.clone();
     for (path, new) in changes {
         let steps: Vec<_> = path.split('.').collect();
@@ -88,7 +88,7 @@ fn set(at: &mut Value, steps: &[&str], new: &Value) {
 }
 
 /// A line for every place where `got` departs from `want`.
-pub fn differences(want: &Value, got: &Value, at: &str, found: &mut Vec<String>) {
+pub(crate) fn differences(want: &Value, got: &Value, at: &str, found: &mut Vec<String>) {
     let same = match (want, got) {
         (Value::String(matcher), _) if matcher.starts_with('?') => matches(matcher, got),
         (Value::Object(a), Value::Object(b)) => {
@@ -159,14 +159,14 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// A value as text without quotes.
-pub fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The (field, reason) pairs an error names; causes that carry only a message say neither.
-pub fn causes(status: &Value) -> BTreeSet<(String, String)> {
+pub(crate) fn causes(status: &Value) -> BTreeSet<(String, String)> {
     let causes = lookup(status, "details.causes");
     let pairs = causes
         .as_array()
@@ -176,7 +176,7 @@ pub fn causes(status: &Value) -> BTreeSet<(String, String)> {
     pairs.filter(|pair| *pair != Default::default()).collect()
 }
 
-pub fn pair(cause: &Value) -> (String, String) {
+pub(crate) fn pair(cause: &Value) -> (String, String) {
     let word = |key| {
         cause
             .get(key)

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// It fails, and nothing happened.
     Before,
     /// It fails, and all has happened.
@@ -27,16 +27,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 4] = [
-        Fault::Before,
-        Fault::After,
-        Fault::KillBefore,
-        Fault::KillAfter,
-    ];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Before, Self::After, Self::KillBefore, Self::KillAfter];
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Made {
+pub(crate) struct Made {
     pub address: IpAddr,
     pub ports: Vec<u16>,
     pub nodes: Vec<String>,
@@ -61,7 +57,7 @@ struct World {
 
 /// Clones are the same cloud, also for controllers that come later.
 #[derive(Clone)]
-pub struct Cloud {
+pub(crate) struct Cloud {
     client: Client,
     abilities: Abilities,
     world: Arc<Mutex<World>>,
@@ -70,8 +66,8 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    pub fn new(client: Client, abilities: Abilities) -> Cloud {
-        Cloud {
+    pub(crate) fn new(client: Client, abilities: Abilities) -> Self {
+        Self {
             client,
             abilities,
             world: Arc::default(),
@@ -79,41 +75,41 @@ impl Cloud {
         }
     }
 
-    pub fn fail(&self, call: usize, fault: Fault) {
+    pub(crate) fn fail(&self, call: usize, fault: Fault) {
         self.world.lock().unwrap().fault = Some((call, fault));
     }
 
-    pub fn refuse(&self, refuse: bool) {
+    pub(crate) fn refuse(&self, refuse: bool) {
         self.world.lock().unwrap().refuse = refuse;
     }
 
     /// Somebody removes a load balancer behind the controller's back.
-    pub fn lose(&self, uid: &str) {
+    pub(crate) fn lose(&self, uid: &str) {
         self.world.lock().unwrap().made.remove(uid).unwrap();
     }
 
-    pub fn made(&self) -> BTreeMap<String, Made> {
+    pub(crate) fn made(&self) -> BTreeMap<String, Made> {
         self.world.lock().unwrap().made.clone()
     }
 
-    pub fn calls(&self) -> Vec<String> {
+    pub(crate) fn calls(&self) -> Vec<String> {
         self.world.lock().unwrap().calls.clone()
     }
 
-    pub fn forget_calls(&self) {
+    pub(crate) fn forget_calls(&self) {
         self.world.lock().unwrap().calls.clear();
     }
 
-    pub fn most_busy(&self) -> usize {
+    pub(crate) fn most_busy(&self) -> usize {
         self.world.lock().unwrap().most_busy
     }
 
-    pub fn fault_is_over(&self) -> bool {
+    pub(crate) fn fault_is_over(&self) -> bool {
         self.world.lock().unwrap().fault.is_none()
     }
 
     /// No Service ever had two addresses, and nothing was made for one that was not held.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let world = self.world.lock().unwrap();
         assert_eq!(world.violations, [""; 0]);
         for (uid, addresses) in &world.history {
@@ -122,7 +118,7 @@ impl Cloud {
     }
 
     /// Whoever is killed leaves no call behind.
-    pub fn restart(&self) {
+    pub(crate) fn restart(&self) {
         self.world.lock().unwrap().busy.clear();
     }
 

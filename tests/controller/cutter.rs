@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cut {
+pub(crate) enum Cut {
     /// The write does not arrive.
     Before(usize),
     /// Its answer does not.
@@ -23,7 +23,7 @@ pub enum Cut {
 }
 
 #[derive(Clone)]
-pub struct Cutter {
+pub(crate) struct Cutter {
     pub url: String,
     state: Arc<Mutex<State>>,
     pub tripped: Arc<Notify>,
@@ -36,10 +36,10 @@ struct State {
 }
 
 impl Cutter {
-    pub async fn start(upstream: Client) -> Cutter {
+    pub(crate) async fn start(upstream: Client) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let cutter = Cutter {
+        let cutter = Self {
             url,
             state: Arc::default(),
             tripped: Arc::default(),
@@ -62,7 +62,7 @@ impl Cutter {
     }
 
     /// Counting starts again.
-    pub fn cut(&self, cut: Option<Cut>) {
+    pub(crate) fn cut(&self, cut: Option<Cut>) {
         *self.state.lock().unwrap() = State {
             writes: Vec::new(),
             cut,
@@ -71,7 +71,7 @@ impl Cutter {
 
     /// The writes so far that count: not of Leases and the numbers of pools, which come by the
     /// clock, and not of Events and the key of nodes, which nothing waits for.
-    pub fn writes(&self) -> Vec<String> {
+    pub(crate) fn writes(&self) -> Vec<String> {
         self.state.lock().unwrap().writes.clone()
     }
 

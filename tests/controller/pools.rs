@@ -11,19 +11,19 @@ use portico_providers::cloud::CallMetrics;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-pub const POOLS: &str = "/apis/portico.dev/v1/addresspools";
-pub const BLOCKS: &str = "/apis/portico.dev/v1/addressblocks";
+pub(crate) const POOLS: &str = "/apis/portico.dev/v1/addresspools";
+pub(crate) const BLOCKS: &str = "/apis/portico.dev/v1/addressblocks";
 
 /// The controller with the provider metal, as `portico controller` runs it.
-pub fn run_metal(client: kube::Client) -> Running {
+pub(crate) fn run_metal(client: kube::Client) -> Running {
     Running::new(move |stop| async move { control(client, stop).await })
 }
 
-pub async fn control(client: kube::Client, stop: portico_controller::Shutdown) {
+pub(crate) async fn control(client: kube::Client, stop: portico_controller::Shutdown) {
     control_with(client, options(), stop).await;
 }
 
-pub async fn control_with(
+pub(crate) async fn control_with(
     client: kube::Client,
     options: balancers::Options,
     stop: portico_controller::Shutdown,
@@ -32,7 +32,7 @@ pub async fn control_with(
 }
 
 /// The same, with watches that others have, too.
-pub async fn control_cluster(
+pub(crate) async fn control_cluster(
     cluster: Cluster,
     options: balancers::Options,
     stop: portico_controller::Shutdown,
@@ -49,28 +49,28 @@ pub async fn control_cluster(
 }
 
 impl Rig {
-    pub async fn metal(&self) -> Running {
+    pub(crate) async fn metal(&self) -> Running {
         run_metal(self.kube().await)
     }
 
-    pub async fn pool(&self, name: &str, spec: Value) {
+    pub(crate) async fn pool(&self, name: &str, spec: Value) {
         let pool = json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": name}, "spec": spec});
         self.api.post(POOLS, &pool).await.expect(201);
     }
 
-    pub async fn change_pool(&self, name: &str, spec: Value) {
+    pub(crate) async fn change_pool(&self, name: &str, spec: Value) {
         self.api
             .patch(&format!("{POOLS}/{name}"), MERGE, &json!({"spec": spec}))
             .await
             .expect(200);
     }
 
-    pub async fn pool_status(&self, name: &str) -> Value {
+    pub(crate) async fn pool_status(&self, name: &str) -> Value {
         self.api.get(&format!("{POOLS}/{name}")).await.expect(200)["status"].clone()
     }
 
     /// Who has which address, by the blocks: names, with the uid.
-    pub async fn claims(&self) -> BTreeMap<String, Vec<(String, String)>> {
+    pub(crate) async fn claims(&self) -> BTreeMap<String, Vec<(String, String)>> {
         let blocks = self.api.get(BLOCKS).await.expect(200);
         let claims = items(&blocks).iter().flat_map(|block| {
             at(block, "spec.claims")
@@ -123,7 +123,7 @@ impl Rig {
     /// What is claimed is shown, and the other way round: nothing has leaked, and nothing is
     /// somebody else's. This may take a moment after the last change; that nobody shows the address
     /// of another is looked at every time.
-    pub async fn books_balance(&self) {
+    pub(crate) async fn books_balance(&self) {
         eventually("claims and statuses agree", || async {
             // In this order: a claim comes before the status and goes after it.
             let shown = self.shown().await;

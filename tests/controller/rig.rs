@@ -13,30 +13,30 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub server: Server,
     pub api: Client,
 }
 
 /// A controller that runs until it is dropped, as if it were killed.
-pub struct Running {
+pub(crate) struct Running {
     task: JoinHandle<()>,
     stop: watch::Sender<bool>,
 }
 
 impl Running {
-    pub fn new<F: Future<Output = ()> + Send + 'static>(
+    pub(crate) fn new<F: Future<Output = ()> + Send + 'static>(
         run: impl FnOnce(watch::Receiver<bool>) -> F,
-    ) -> Running {
+    ) -> Self {
         let (stop, stopped) = watch::channel(false);
-        Running {
+        Self {
             task: tokio::spawn(run(stopped)),
             stop,
         }
     }
 
     /// In order.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.stop.send_replace(true);
         let task = &mut self.task;
         tokio::time::timeout(Duration::from_secs(10), task)
@@ -46,7 +46,7 @@ impl Running {
     }
 
     /// Without notice.
-    pub async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
     }
@@ -59,7 +59,7 @@ impl Drop for Running {
 }
 
 /// Retries in milliseconds.
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         retry: (Duration::from_millis(20), Duration::from_millis(200)),
         ..Options::default()
@@ -69,12 +69,12 @@ pub fn options() -> Options {
 impl Rig {
     /// With a real kube-apiserver in place of Portico's, the definitions of `deploy/` are installed
     /// first.
-    pub async fn start() -> Rig {
-        Rig::start_with(&[]).await
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
     }
 
     /// With more flags, which a real kube-apiserver does not get.
-    pub async fn start_with(more: &[&str]) -> Rig {
+    pub(crate) async fn start_with(more: &[&str]) -> Self {
         let mut flags = Vec::new();
         if rival().is_none() {
             flags.push("--endpoint-slice-controller=false");
@@ -82,7 +82,7 @@ impl Rig {
         }
         let server = Server::start(Store::Embedded, &flags).await;
         let api = server.admin();
-        let rig = Rig { server, api };
+        let rig = Self { server, api };
         if rig.server.is_rival() {
             rig.define().await;
         }
@@ -116,7 +116,7 @@ impl Rig {
     }
 
     /// A client with the kubeconfig of the administrator.
-    pub async fn kube(&self) -> kube::Client {
+    pub(crate) async fn kube(&self) -> kube::Client {
         let config = kube::config::Kubeconfig::read_from(self.server.kubeconfig()).unwrap();
         let options = kube::config::KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(config, &options)
@@ -125,24 +125,24 @@ impl Rig {
         kube::Client::try_from(config).unwrap()
     }
 
-    pub async fn cloud(&self, abilities: Abilities) -> Cloud {
+    pub(crate) async fn cloud(&self, abilities: Abilities) -> Cloud {
         Cloud::new(self.kube().await, abilities)
     }
 
-    pub async fn control(&self, cloud: &Cloud) -> Running {
+    pub(crate) async fn control(&self, cloud: &Cloud) -> Running {
         run(self.kube().await, cloud, options())
     }
 
-    pub async fn node(&self, name: &str) {
+    pub(crate) async fn node(&self, name: &str) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         self.api.post("/api/v1/nodes", &node).await.expect(201);
     }
 
-    pub async fn create(&self, name: &str) -> Value {
+    pub(crate) async fn create(&self, name: &str) -> Value {
         self.create_with(name, json!({})).await
     }
 
-    pub async fn create_with(&self, name: &str, more: Value) -> Value {
+    pub(crate) async fn create_with(&self, name: &str, more: Value) -> Value {
         let mut spec = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]});
         spec.as_object_mut()
             .unwrap()
@@ -150,28 +150,28 @@ impl Rig {
         self.api.create_service(name, spec).await.expect(201)
     }
 
-    pub async fn change(&self, name: &str, patch: Value) {
+    pub(crate) async fn change(&self, name: &str, patch: Value) {
         self.api.patch(&path(name), MERGE, &patch).await.expect(200);
     }
 
-    pub async fn delete(&self, name: &str) {
+    pub(crate) async fn delete(&self, name: &str) {
         let answer = self.api.delete(&path(name)).await;
         assert!([200, 202].contains(&answer.status), "{}", answer.text());
     }
 
-    pub async fn get(&self, name: &str) -> Option<Value> {
+    pub(crate) async fn get(&self, name: &str) -> Option<Value> {
         let answer = self.api.get(&path(name)).await;
         (answer.status == 200).then(|| answer.json())
     }
 
-    pub async fn endpoint(&self, service: &str, node: &str) {
+    pub(crate) async fn endpoint(&self, service: &str, node: &str) {
         let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {"name": format!("{service}-1"), "labels": {"kubernetes.io/service-name": service}}, "addressType": "IPv4",
             "endpoints": [{"addresses": ["10.1.0.1"], "nodeName": node}], "ports": [{"name": "http", "port": 8080}]});
         self.api.post(SLICES, &slice).await.expect(201);
     }
 
-    pub async fn address(&self, name: &str) -> String {
+    pub(crate) async fn address(&self, name: &str) -> String {
         eventually(&format!("{name} has an address"), || async {
             let service = self.get(name).await?;
             Some(text(&service, "status.loadBalancer.ingress.0.ip").to_owned())
@@ -180,7 +180,7 @@ impl Rig {
         .await
     }
 
-    pub async fn is_gone(&self, name: &str) {
+    pub(crate) async fn is_gone(&self, name: &str) {
         eventually(&format!("{name} is gone"), || async {
             self.get(name).await.is_none().then_some(())
         })
@@ -188,7 +188,7 @@ impl Rig {
     }
 
     /// The addresses in the status.
-    pub async fn addresses(&self, name: &str) -> Vec<String> {
+    pub(crate) async fn addresses(&self, name: &str) -> Vec<String> {
         let service = self.get(name).await.unwrap_or_default();
         let ingress = at(&service, "status.loadBalancer.ingress")
             .as_array()
@@ -201,7 +201,7 @@ impl Rig {
     }
 
     /// Waits for a condition with this reason; the condition.
-    pub async fn condition(&self, name: &str, kind: &str, reason: &str) -> Value {
+    pub(crate) async fn condition(&self, name: &str, kind: &str, reason: &str) -> Value {
         eventually(&format!("{name} is {kind} because of {reason}"), || async {
             let service = self.get(name).await?;
             condition(&service, kind).filter(|condition| text(condition, "reason") == reason)
@@ -210,16 +210,16 @@ impl Rig {
     }
 }
 
-pub fn run(client: kube::Client, cloud: &Cloud, options: Options) -> Running {
+pub(crate) fn run(client: kube::Client, cloud: &Cloud, options: Options) -> Running {
     let cloud = Arc::new(cloud.clone());
     Running::new(move |stop| balancers::run(Cluster::new(client), cloud, options, stop))
 }
 
-pub fn path(name: &str) -> String {
+pub(crate) fn path(name: &str) -> String {
     format!("{SERVICES}/{name}")
 }
 
-pub fn condition(service: &Value, kind: &str) -> Option<Value> {
+pub(crate) fn condition(service: &Value, kind: &str) -> Option<Value> {
     let conditions = at(service, "status.conditions").as_array()?;
     conditions
         .iter()
@@ -227,6 +227,6 @@ pub fn condition(service: &Value, kind: &str) -> Option<Value> {
         .cloned()
 }
 
-pub fn finalizers(service: &Value) -> Vec<String> {
+pub(crate) fn finalizers(service: &Value) -> Vec<String> {
     serde_json::from_value(at(service, "metadata.finalizers").clone()).unwrap_or_default()
 }

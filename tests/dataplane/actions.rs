@@ -22,7 +22,7 @@ const FOREIGN_RULES: &str = "table inet lab-foreign {
 
 /// What a scenario has to undo.
 #[derive(Default)]
-pub struct Traces {
+pub(crate) struct Traces {
     /// Kind, namespace, name.
     objects: Vec<[String; 3]>,
     nodes: BTreeSet<String>,
@@ -33,7 +33,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    pub async fn act(&mut self, lab: &mut Lab, action: &Value) -> Result<(), String> {
+    pub(crate) async fn act(&mut self, lab: &mut Lab, action: &Value) -> Result<(), String> {
         let (name, value) = action
             .as_object()
             .and_then(|fields| {
@@ -129,7 +129,7 @@ impl Traces {
     }
 
     /// Brings the cluster back to what it was.
-    pub async fn undo(self, lab: &mut Lab) -> Result<(), String> {
+    pub(crate) async fn undo(self, lab: &mut Lab) -> Result<(), String> {
         for [kind, namespace, name] in self.objects.iter().rev() {
             lab.control
                 .delete(kind, namespace, name)

@@ -21,7 +21,7 @@ const CONFLICTS: usize = 20;
 
 /// An API error: the status and what it says.
 #[derive(Debug)]
-pub struct Refused(pub u16, pub String);
+pub(crate) struct Refused(pub u16, pub String);
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -35,14 +35,14 @@ impl std::fmt::Display for Refused {
 }
 
 /// A running API server.
-pub struct Control {
+pub(crate) struct Control {
     client: Client,
     pub kubeconfig: PathBuf,
     _programs: Vec<Process>,
 }
 
 /// The command with its output going to a file.
-pub fn logged(mut command: Command, log: &Path) -> Command {
+pub(crate) fn logged(mut command: Command, log: &Path) -> Command {
     let out = File::options().create(true).append(true).open(log).unwrap();
     command
         .stdin(Stdio::null())
@@ -55,7 +55,7 @@ impl Control {
     /// Starts Portico's API server, or a kube-apiserver with its etcd where `KUBE_APISERVER` names
     /// one. Whoever calls this is inside the host `cp`, as all requests are sent from where the
     /// caller is.
-    pub async fn start(cluster: &Cluster, dir: &Path) -> Control {
+    pub(crate) async fn start(cluster: &Cluster, dir: &Path) -> Self {
         let (host, address) = (
             cluster.host("cp").unwrap(),
             cluster.addresses.of("cp", "ip").unwrap().to_string(),
@@ -73,7 +73,7 @@ impl Control {
         let programs = commands.into_iter().map(start).collect();
         let client = Client::new(&format!("{address}:{PORT}"), TOKEN, None);
         let kubeconfig = write_kubeconfig(&address, dir);
-        let control = Control {
+        let control = Self {
             client,
             kubeconfig,
             _programs: programs,
@@ -118,7 +118,7 @@ impl Control {
     }
 
     /// All objects of a kind.
-    pub async fn list(&self, kind: &str) -> Result<Vec<Value>, Refused> {
+    pub(crate) async fn list(&self, kind: &str) -> Result<Vec<Value>, Refused> {
         let mut list = self.request("GET", &everywhere(kind), None).await?;
         let mut items: Vec<Value> =
             serde_json::from_value(list["items"].take()).unwrap_or_default();
@@ -128,7 +128,7 @@ impl Control {
 
     /// Creates or replaces an object; a status in it is written through `/status`. The object as it
     /// is then.
-    pub async fn apply(&self, object: &Value) -> Result<Value, Refused> {
+    pub(crate) async fn apply(&self, object: &Value) -> Result<Value, Refused> {
         let mut object = object.clone();
         let kind = object["kind"].as_str().unwrap().to_owned();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -202,7 +202,7 @@ impl Control {
     }
 
     /// A merge patch, also of the status.
-    pub async fn patch(
+    pub(crate) async fn patch(
         &self,
         kind: &str,
         namespace: &str,
@@ -234,7 +234,12 @@ impl Control {
     }
 
     /// Deletes an object, which may be gone already.
-    pub async fn delete(&self, kind: &str, namespace: &str, name: &str) -> Result<(), Refused> {
+    pub(crate) async fn delete(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), Refused> {
         match self
             .request("DELETE", &path(kind, namespace, name), None)
             .await
@@ -245,7 +250,7 @@ impl Control {
     }
 
     /// Brings a Node back to what it was, also one that is being deleted.
-    pub async fn reset_node(&self, wanted: &Value) -> Result<(), Refused> {
+    pub(crate) async fn reset_node(&self, wanted: &Value) -> Result<(), Refused> {
         let path = path("Node", "", wanted["metadata"]["name"].as_str().unwrap());
         for _ in 0..CONFLICTS {
             let mut node = match self.request("GET", &path, None).await {

@@ -21,7 +21,7 @@ struct Reason {
 }
 
 /// Makes what the mode does what the scenarios expect.
-pub fn expect(mode: &str, scenarios: &mut [Scenario]) {
+pub(crate) fn expect(mode: &str, scenarios: &mut [Scenario]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(format!("../../tests/dataplane/{mode}-differences.yaml"));
     if !path.exists() {

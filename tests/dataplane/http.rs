@@ -23,7 +23,7 @@ const HEADERS: [&str; 3] = [
     "x-load-balancing-endpoint-weight",
 ];
 
-pub async fn get(cluster: &Cluster, probe: &Probe, patience: Duration) -> Value {
+pub(crate) async fn get(cluster: &Cluster, probe: &Probe, patience: Duration) -> Value {
     match timeout(patience, exchange(cluster, probe, patience)).await {
         Ok(Ok(observed)) => observed,
         Ok(Err(failure)) => json!({"fail": failure.to_string()}),

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use crate::control::{Control, Refused, logged};
 use crate::objects::{self, merge};
 
-pub const WORKERS: [&str; 3] = ["node1", "node2", "node3"];
+pub(crate) const WORKERS: [&str; 3] = ["node1", "node2", "node3"];
 /// A Service that is changed after all others: who forwards its newest port has seen what came
 /// before it.
 const SENTINEL: [&str; 2] = ["10.96.255.254", "fd00:10:96::fffe"];
@@ -28,7 +28,7 @@ const SENTINEL_PORTS: std::ops::Range<u16> = 9900..9964;
 const START: Duration = Duration::from_secs(60);
 const FOLLOW: Duration = Duration::from_secs(15);
 
-pub struct Lab {
+pub(crate) struct Lab {
     pub cluster: Cluster,
     pub control: Control,
     pub mode: &'static str,
@@ -40,7 +40,7 @@ pub struct Lab {
 
 impl Lab {
     /// Whoever calls this is inside the host `cp` of the cluster.
-    pub async fn start(cluster: Cluster, mode: &'static str) -> Lab {
+    pub(crate) async fn start(cluster: Cluster, mode: &'static str) -> Self {
         let mut dir = TempDir::with_prefix("portico-dataplane-").unwrap();
         if std::env::var_os("PORTICO_KEEP").is_some() {
             dir.disable_cleanup(true);
@@ -55,7 +55,7 @@ impl Lab {
                 .await
                 .unwrap();
         }
-        Lab {
+        Self {
             cluster,
             control,
             mode,
@@ -66,14 +66,14 @@ impl Lab {
         }
     }
 
-    pub fn host(&self, name: &str) -> &Host {
+    pub(crate) fn host(&self, name: &str) -> &Host {
         self.cluster
             .host(name)
             .unwrap_or_else(|| panic!("no host {name}"))
     }
 
     /// All nodes run with this configuration; those that do already are left alone.
-    pub async fn use_config(&mut self, config: &Map<String, Value>) {
+    pub(crate) async fn use_config(&mut self, config: &Map<String, Value>) {
         if self.config.as_ref() != Some(config) {
             WORKERS.iter().for_each(|name| self.stop_node(name));
             self.config = Some(config.clone());
@@ -82,7 +82,7 @@ impl Lab {
     }
 
     /// Starts what does not run and waits for it.
-    pub async fn start_missing(&mut self) {
+    pub(crate) async fn start_missing(&mut self) {
         self.nodes.retain(|_, process| process.ended().is_none());
         let missing: Vec<_> = WORKERS
             .into_iter()
@@ -98,19 +98,19 @@ impl Lab {
         }
     }
 
-    pub fn start_node(&mut self, name: &'static str) {
+    pub(crate) fn start_node(&mut self, name: &'static str) {
         let process = self.spawn(name, &[]);
         self.nodes.insert(name, process);
     }
 
-    pub fn stop_node(&mut self, name: &str) {
+    pub(crate) fn stop_node(&mut self, name: &str) {
         if let Some(mut process) = self.nodes.remove(name) {
             process.terminate(Duration::from_secs(10));
         }
     }
 
     /// Runs the program to remove what it installed.
-    pub fn clean_up_node(&mut self, name: &'static str) {
+    pub(crate) fn clean_up_node(&mut self, name: &'static str) {
         let mut process = self.spawn(name, &["--cleanup"]);
         let deadline = Instant::now() + Duration::from_secs(30);
         while process.ended().is_none() && Instant::now() < deadline {
@@ -148,7 +148,7 @@ impl Lab {
     }
 
     /// What the program of a node is told.
-    pub fn config(&self, name: &str) -> Value {
+    pub(crate) fn config(&self, name: &str) -> Value {
         let mut config = objects::node_config(self.mode, name);
         config["clientConnection"] =
             json!({"kubeconfig": self.control.kubeconfig, "qps": 50, "burst": 100});
@@ -159,7 +159,7 @@ impl Lab {
     }
 
     /// No node's rules are left to themselves.
-    pub fn all_run(&self) -> bool {
+    pub(crate) fn all_run(&self) -> bool {
         self.nodes.len() == WORKERS.len()
     }
 
@@ -181,7 +181,7 @@ impl Lab {
     }
 
     /// The last that each node said.
-    pub fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         let tail = |name: &str| {
             let log = fs::read_to_string(self.log_path(name)).unwrap_or_default();
             let lines: Vec<_> = log.lines().collect();
@@ -194,7 +194,7 @@ impl Lab {
     }
 
     /// Waits until every running node has followed; those that have not.
-    pub async fn sync(&mut self) -> Result<Vec<String>, Refused> {
+    pub(crate) async fn sync(&mut self) -> Result<Vec<String>, Refused> {
         self.sync_within(FOLLOW).await
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// The recorded value may leave fields of objects out; `any-node` is every node, `<any>`
 /// everything.
-pub fn matches(expected: &Value, seen: &Value) -> bool {
+pub(crate) fn matches(expected: &Value, seen: &Value) -> bool {
     match (expected, seen) {
         (Value::Object(expected), Value::Object(seen)) => {
             let hidden = |field: &str| seen.contains_key(field) && !expected.contains_key(field);
@@ -64,7 +64,7 @@ fn sorted(values: &[Value]) -> Vec<String> {
 }
 
 /// Times become `<now>` where they are of the last seconds, else `<time>`.
-pub fn mask_times(value: &mut Value) {
+pub(crate) fn mask_times(value: &mut Value) {
     const RECENT: f64 = 20.0;
     match value {
         Value::Object(fields) => fields.values_mut().for_each(mask_times),
@@ -83,7 +83,7 @@ pub fn mask_times(value: &mut Value) {
 }
 
 /// Every time becomes `<time>`: nobody promises that it is of now.
-pub fn forget_recency(value: &mut Value) {
+pub(crate) fn forget_recency(value: &mut Value) {
     match value {
         Value::Object(fields) => fields.values_mut().for_each(forget_recency),
         value if *value == "<now>" => *value = json!("<time>"),

@@ -4,13 +4,13 @@ use portico_testbed::cluster::{Addresses, POD_RANGES, zone};
 use serde_json::{Map, Value, json};
 
 /// The path of all objects of a kind.
-pub fn everywhere(kind: &str) -> String {
+pub(crate) fn everywhere(kind: &str) -> String {
     let (root, plural, _) = place(kind);
     format!("{root}/{plural}")
 }
 
 /// The path of the collection or object.
-pub fn path(kind: &str, namespace: &str, name: &str) -> String {
+pub(crate) fn path(kind: &str, namespace: &str, name: &str) -> String {
     let (root, plural, namespaced) = place(kind);
     let namespace = if namespaced {
         format!("/namespaces/{namespace}")
@@ -39,7 +39,7 @@ fn place(kind: &str) -> (&'static str, &'static str, bool) {
     }
 }
 
-pub fn api_version(kind: &str) -> &'static str {
+pub(crate) fn api_version(kind: &str) -> &'static str {
     match kind {
         "EndpointSlice" => "discovery.k8s.io/v1",
         "ServiceCIDR" => "networking.k8s.io/v1",
@@ -48,7 +48,7 @@ pub fn api_version(kind: &str) -> &'static str {
 }
 
 /// JSON merge patch.
-pub fn merge(into: &mut Value, patch: &Value) {
+pub(crate) fn merge(into: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *into = patch.clone();
         return;
@@ -66,7 +66,7 @@ pub fn merge(into: &mut Value, patch: &Value) {
 }
 
 /// The configuration of a node's program, but for how it reaches the API server.
-pub fn node_config(mode: &str, name: &str) -> Value {
+pub(crate) fn node_config(mode: &str, name: &str) -> Value {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
         "hostnameOverride": name, "mode": mode,
@@ -80,7 +80,7 @@ pub fn node_config(mode: &str, name: &str) -> Value {
 }
 
 /// The Node object of a node of the cluster.
-pub fn node(addresses: &Addresses, name: &str) -> Value {
+pub(crate) fn node(addresses: &Addresses, name: &str) -> Value {
     let number: u8 = name.trim_start_matches("node").parse().unwrap();
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -102,7 +102,7 @@ pub fn node(addresses: &Addresses, name: &str) -> Value {
 
 /// An object as it is, or the EndpointSlices that `{"slice": …}` stands for, one per address
 /// family.
-pub fn expand(addresses: &Addresses, object: &Value) -> Vec<Value> {
+pub(crate) fn expand(addresses: &Addresses, object: &Value) -> Vec<Value> {
     let Some(slice) = object.get("slice") else {
         return vec![object.clone()];
     };

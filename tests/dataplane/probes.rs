@@ -18,14 +18,14 @@ use crate::{http, stray};
 
 /// Flows and choices that are kept from one step to the next.
 #[derive(Default)]
-pub struct Kept {
+pub(crate) struct Kept {
     /// With the endpoint that answered first, if one did.
     flows: HashMap<String, (Conversation, Option<String>)>,
     choices: HashMap<String, BTreeMap<Option<IpAddr>, String>>,
 }
 
 /// A probe that may run beside others.
-pub async fn observe(cluster: &Cluster, probe: &Probe, recorded: &Value) -> Value {
+pub(crate) async fn observe(cluster: &Cluster, probe: &Probe, recorded: &Value) -> Value {
     match probe.kind.as_str() {
         "connect" => connect(cluster, probe, recorded).await,
         "http" => http::get(cluster, probe, patience(recorded)).await,
@@ -40,7 +40,12 @@ pub async fn observe(cluster: &Cluster, probe: &Probe, recorded: &Value) -> Valu
 
 impl Kept {
     /// Any probe.
-    pub async fn observe(&mut self, cluster: &Cluster, probe: &Probe, recorded: &Value) -> Value {
+    pub(crate) async fn observe(
+        &mut self,
+        cluster: &Cluster,
+        probe: &Probe,
+        recorded: &Value,
+    ) -> Value {
         match probe.kind.as_str() {
             "open" => self.open(cluster, probe).await,
             "existing-connection" => self.existing_connection(probe).await,
@@ -272,7 +277,7 @@ fn host<'a>(cluster: &'a Cluster, name: &str) -> &'a Host {
 }
 
 /// What the probe asks for.
-pub fn flow(cluster: &Cluster, probe: &Probe) -> Flow {
+pub(crate) fn flow(cluster: &Cluster, probe: &Probe) -> Flow {
     let protocol = match probe.proto.as_deref() {
         None | Some("tcp") => Protocol::Tcp,
         Some("udp") => Protocol::Udp,
@@ -290,7 +295,7 @@ pub fn flow(cluster: &Cluster, probe: &Probe) -> Flow {
 }
 
 /// The mark that leads through the node that the probe names.
-pub fn mark(probe: &Probe) -> Option<u32> {
+pub(crate) fn mark(probe: &Probe) -> Option<u32> {
     probe
         .via
         .as_ref()
@@ -298,7 +303,7 @@ pub fn mark(probe: &Probe) -> Option<u32> {
 }
 
 /// `node1:80`, `node1/alt6:80`, `10.0.0.1:80` or `[fd00::1]:80`.
-pub fn address(cluster: &Cluster, text: &str) -> SocketAddr {
+pub(crate) fn address(cluster: &Cluster, text: &str) -> SocketAddr {
     let (name, port) = text
         .rsplit_once(':')
         .unwrap_or_else(|| panic!("no port in {text}"));

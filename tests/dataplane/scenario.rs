@@ -13,7 +13,7 @@ struct File {
 
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     pub name: String,
     #[serde(default)]
     pub about: String,
@@ -25,7 +25,7 @@ pub struct Scenario {
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub(crate) struct Step {
     #[serde(default, rename = "do")]
     pub actions: Vec<Value>,
     /// Wait until all nodes have followed.
@@ -42,7 +42,7 @@ fn yes() -> bool {
 /// One question about the cluster. Which fields matter depends on the kind.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Probe {
+pub(crate) struct Probe {
     pub kind: String,
     pub title: Option<String>,
     #[serde(default)]
@@ -93,22 +93,22 @@ pub struct Probe {
 
 impl Probe {
     /// What was recorded in this mode.
-    pub fn recorded(&self, mode: &str) -> &Value {
+    pub(crate) fn recorded(&self, mode: &str) -> &Value {
         self.differs.get(mode).unwrap_or(&self.expect)
     }
 
     /// Everything that is right.
-    pub fn acceptable(&self) -> impl Iterator<Item = &Value> {
+    pub(crate) fn acceptable(&self) -> impl Iterator<Item = &Value> {
         [&self.expect].into_iter().chain(self.differs.values())
     }
 
     /// It neither depends on another probe nor disturbs one.
-    pub fn beside_others(&self) -> bool {
+    pub(crate) fn beside_others(&self) -> bool {
         matches!(self.kind.as_str(), "connect" | "http") && !self.serial
     }
 
-    pub fn describe(&self) -> String {
-        let Probe { kind, from, to, .. } = self;
+    pub(crate) fn describe(&self) -> String {
+        let Self { kind, from, to, .. } = self;
         match kind.as_str() {
             _ if self.title.is_some() => format!(
                 "{kind} {from} {to}: {}",
@@ -135,7 +135,7 @@ fn folder() -> PathBuf {
 }
 
 /// What the files with scenarios are called.
-pub fn files() -> Vec<String> {
+pub(crate) fn files() -> Vec<String> {
     let paths = fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -149,7 +149,7 @@ pub fn files() -> Vec<String> {
 /// All scenarios of these files, or those of them whose name has one of the texts in
 /// `PORTICO_SCENARIO=text,…` or whose file is called so; those with the same configuration
 /// together, the usual configuration first.
-pub fn load(files: &[&str]) -> Vec<Scenario> {
+pub(crate) fn load(files: &[&str]) -> Vec<Scenario> {
     let wanted = std::env::var("PORTICO_SCENARIO").unwrap_or_default();
     let wanted: Vec<_> = wanted.split(',').collect();
     let mut all = Vec::new();

@@ -19,7 +19,7 @@ use crate::scenario::Probe;
 const TCP: u8 = 6;
 const PAYLOAD: &[u8] = b"stray";
 
-pub async fn segment(cluster: &Cluster, probe: &Probe) -> Value {
+pub(crate) async fn segment(cluster: &Cluster, probe: &Probe) -> Value {
     let endpoint = cluster.host(probe.backend.as_deref().unwrap()).unwrap();
     let flow = flow(cluster, probe);
     let mut sniffer = endpoint.enter(|| sniffer(flow.to.is_ipv4()));

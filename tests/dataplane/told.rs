@@ -16,12 +16,12 @@ use crate::tables::{Cluster, Question, agrees};
 const KINDS: [&str; 5] = ["Node", "ServiceCIDR", "Service", "EndpointSlice", "Pod"];
 
 /// The tables of all nodes.
-pub struct Told(Cluster);
+pub(crate) struct Told(Cluster);
 
 impl Told {
     /// `None` where packets do not only meet what the tables say: the step does not wait until all
     /// nodes have followed, or the rules of one are left to themselves.
-    pub async fn of(lab: &Lab, step: &Step) -> Result<Option<Told>, Refused> {
+    pub(crate) async fn of(lab: &Lab, step: &Step) -> Result<Option<Self>, Refused> {
         if !step.sync || !lab.all_run() || !step.probes.iter().any(is_asked) {
             return Ok(None);
         }
@@ -33,12 +33,12 @@ impl Told {
                 .into_iter()
                 .for_each(|object| cluster.apply(object));
         }
-        Ok(Some(Told(cluster)))
+        Ok(Some(Self(cluster)))
     }
 
     /// How the kernel of a node differs from its table, as `portico explain` finds it out. With
     /// IPVS, what is kept for connections that live on is no difference.
-    pub async fn kernel_differs(&self, lab: &Lab, node: &str) -> Option<String> {
+    pub(crate) async fn kernel_differs(&self, lab: &Lab, node: &str) -> Option<String> {
         let (config, host) = (configuration(&lab.config(node)), lab.host(node).clone());
         let table = self.0.table(node).clone();
         let (key, port) = table
@@ -67,7 +67,7 @@ impl Told {
 
     /// Whether that is what became of the packets of a probe; `None` if it was not about new
     /// connections.
-    pub fn of_probe(&self, probe: &Probe, packets: &Value) -> Option<Result<(), String>> {
+    pub(crate) fn of_probe(&self, probe: &Probe, packets: &Value) -> Option<Result<(), String>> {
         if !is_asked(probe) {
             return None;
         }

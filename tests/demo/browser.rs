@@ -23,7 +23,7 @@ const FLAGS: [&str; 9] = [
     "--disable-dev-shm-usage",
 ];
 
-pub struct Browser {
+pub(crate) struct Browser {
     driver: Child,
     port: u16,
     session: String,
@@ -31,7 +31,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    pub fn start() -> Browser {
+    pub(crate) fn start() -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -49,7 +49,7 @@ impl Browser {
                 .ok()
         });
         let profile = tempfile::tempdir().unwrap();
-        let mut browser = Browser {
+        let mut browser = Self {
             driver: driver.unwrap(),
             port: port.expect("chromedriver says where it listens"),
             session: String::new(),
@@ -67,28 +67,28 @@ impl Browser {
         browser
     }
 
-    pub fn open(&self, address: &str) {
+    pub(crate) fn open(&self, address: &str) {
         self.command("/url", json!({"url": address}));
     }
 
-    pub fn resize(&self, width: u32, height: u32) {
+    pub(crate) fn resize(&self, width: u32, height: u32) {
         self.command("/window/rect", json!({"width": width, "height": height}));
     }
 
     /// Light or dark, as the system of the visitor is.
-    pub fn prefer(&self, scheme: &str) {
+    pub(crate) fn prefer(&self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         let call = json!({"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}});
         self.command("/goog/cdp/execute", call);
     }
 
     /// What a script returns.
-    pub fn script(&self, text: &str) -> Value {
+    pub(crate) fn script(&self, text: &str) -> Value {
         self.command("/execute/sync", json!({"script": text, "args": []}))
     }
 
     /// Waits until a script returns something true, and gives it.
-    pub fn until(&self, what: &str, script: &str) -> Value {
+    pub(crate) fn until(&self, what: &str, script: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let found = self.script(script);
@@ -114,14 +114,14 @@ impl Browser {
             .to_owned()
     }
 
-    pub fn type_into(&self, selector: &str, text: &str) {
+    pub(crate) fn type_into(&self, selector: &str, text: &str) {
         let element = self.element(selector);
         self.command(&format!("/element/{element}/clear"), json!({}));
         self.command(&format!("/element/{element}/value"), json!({"text": text}));
     }
 
     /// Presses keys where the focus is; `\u{e004}` is the tabulator, `\u{e007}` Enter.
-    pub fn press(&self, keys: &str) {
+    pub(crate) fn press(&self, keys: &str) {
         let presses = keys.chars().flat_map(|key| {
             [
                 json!({"type": "keyDown", "value": key}),
@@ -136,7 +136,7 @@ impl Browser {
     }
 
     /// What a screen reader says of an element: its role and its name.
-    pub fn spoken(&self, selector: &str) -> (String, String) {
+    pub(crate) fn spoken(&self, selector: &str) -> (String, String) {
         let element = self.element(selector);
         let ask = |what| {
             let answer = self.call(
@@ -149,7 +149,7 @@ impl Browser {
         (ask("computedrole"), ask("computedlabel"))
     }
 
-    pub fn screenshot(&self, to: &Path) {
+    pub(crate) fn screenshot(&self, to: &Path) {
         use base64::Engine;
         let picture = self.call("GET", &format!("{}/screenshot", self.session), None);
         let bytes = base64::engine::general_purpose::STANDARD

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Demo {
+pub(crate) struct Demo {
     pub child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
     /// The things to try, as printed.
@@ -19,7 +19,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    pub fn start(lab: &str) -> Demo {
+    pub(crate) fn start(lab: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_portico"))
             .args([
                 "up",
@@ -57,7 +57,7 @@ impl Demo {
                 commands.push(command.to_owned());
             }
         }
-        Demo {
+        Self {
             child,
             lines,
             commands,
@@ -68,12 +68,12 @@ impl Demo {
     }
 
     /// Runs one of the things to try as somebody would who copies it.
-    pub fn try_number(&self, number: usize) -> String {
+    pub(crate) fn try_number(&self, number: usize) -> String {
         good(&shell(&self.commands[number - 1]))
     }
 
     /// Repeats it until its answer is as wanted.
-    pub fn try_until(&self, number: usize, wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn try_until(&self, number: usize, wanted: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let output = shell(&self.commands[number - 1]);
@@ -90,7 +90,7 @@ impl Demo {
     }
 
     /// The next line of what happens that has this in it.
-    pub fn told(&mut self, words: &str) -> String {
+    pub(crate) fn told(&mut self, words: &str) -> String {
         self.lines
             .by_ref()
             .map(Result::unwrap)
@@ -109,11 +109,11 @@ impl Drop for Demo {
     }
 }
 
-pub fn shell(command: &str) -> Output {
+pub(crate) fn shell(command: &str) -> Output {
     Command::new("sh").args(["-c", command]).output().unwrap()
 }
 
-pub fn good(output: &Output) -> String {
+pub(crate) fn good(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

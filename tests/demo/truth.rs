@@ -42,7 +42,7 @@ impl Operator {
     }
 
     /// How long it takes until something is so.
-    fn until(&self, what: &str, is_so: impl Fn(&Operator) -> bool) -> Duration {
+    fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) -> Duration {
         let began = Instant::now();
         while !is_so(self) {
             assert!(

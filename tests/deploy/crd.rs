@@ -7,20 +7,20 @@ use portico_api::schema::{Field, ListKind, Type, TypeDef, schema};
 use serde_json::{Map, Value, json};
 
 /// The kinds that a cluster does not have by itself.
-pub const KINDS: [&str; 4] = ["AddressBlock", "AddressPool", "BgpPeer", "PortPartition"];
+pub(crate) const KINDS: [&str; 4] = ["AddressBlock", "AddressPool", "BgpPeer", "PortPartition"];
 
 /// A column as `kubectl get` shows it: name, type, path and priority.
 type Column = (&'static str, &'static str, &'static str, u8);
 
 /// The kind, and the columns that can be told as paths.
-pub fn kind(name: &str) -> Box<dyn Kind> {
+pub(crate) fn kind(name: &str) -> Box<dyn Kind> {
     kinds::all()
         .into_iter()
         .find(|kind| kind.info().kind == name)
         .unwrap()
 }
 
-pub fn columns(kind: &str) -> &'static [Column] {
+pub(crate) fn columns(kind: &str) -> &'static [Column] {
     match kind {
         "AddressPool" => &[
             ("Addresses", "string", ".spec.addresses", 0),
@@ -41,7 +41,7 @@ pub fn columns(kind: &str) -> &'static [Column] {
     }
 }
 
-pub fn definition(kind: &dyn Kind) -> Value {
+pub(crate) fn definition(kind: &dyn Kind) -> Value {
     let Info {
         group,
         version,

@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What is wrong with it.
-pub fn problem(object: &Value) -> Option<String> {
+pub(crate) fn problem(object: &Value) -> Option<String> {
     let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
     let problem = match (version, kind) {
         ("apps/v1", "DaemonSet") => of::<DaemonSet>(object),

@@ -4,7 +4,7 @@ use crate::common::text;
 use serde_json::Value;
 
 /// The objects of a text with several documents; those with nothing but comments are none.
-pub fn documents(yaml: &str) -> Vec<Value> {
+pub(crate) fn documents(yaml: &str) -> Vec<Value> {
     let parts = format!("\n{yaml}");
     let parts = parts
         .split("\n---")
@@ -13,7 +13,7 @@ pub fn documents(yaml: &str) -> Vec<Value> {
 }
 
 /// The path of the collection that an object belongs to.
-pub fn collection(object: &Value) -> String {
+pub(crate) fn collection(object: &Value) -> String {
     let version = text(object, "apiVersion");
     let api = if version.contains('/') {
         format!("/apis/{version}")
@@ -28,6 +28,6 @@ pub fn collection(object: &Value) -> String {
 }
 
 /// What an object is called in messages.
-pub fn title(object: &Value) -> String {
+pub(crate) fn title(object: &Value) -> String {
     format!("{} {}", text(object, "kind"), text(object, "metadata.name"))
 }

@@ -4,13 +4,13 @@ use crate::common::eventually;
 use crate::rig::{ZONE, program};
 use tokio::process::Command;
 
-pub struct Dig {
+pub(crate) struct Dig {
     pub port: u16,
 }
 
 /// What dig made of an answer.
 #[derive(Debug)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: String,
     /// `qr aa rd`
     pub flags: String,
@@ -22,7 +22,7 @@ pub struct Reply {
 
 impl Dig {
     /// With these arguments, beside where to ask.
-    pub async fn run(&self, arguments: &[&str]) -> String {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> String {
         let output = Command::new(program("dig", "bind9-dnsutils"))
             .args([
                 "@127.0.0.1",
@@ -41,7 +41,7 @@ impl Dig {
 
     /// A name below the zone; empty is the zone itself, and one that ends with a dot is a whole
     /// name.
-    pub async fn ask(&self, name: &str, kind: &str, options: &[&str]) -> Reply {
+    pub(crate) async fn ask(&self, name: &str, kind: &str, options: &[&str]) -> Reply {
         let name = match name {
             "" => ZONE.to_owned(),
             name if name.ends_with('.') => name.to_owned(),
@@ -53,11 +53,11 @@ impl Dig {
     }
 
     /// The sorted data of the answers.
-    pub async fn answers(&self, name: &str, kind: &str) -> Vec<String> {
+    pub(crate) async fn answers(&self, name: &str, kind: &str) -> Vec<String> {
         self.ask(name, kind, &[]).await.answers
     }
 
-    pub async fn awaits(&self, name: &str, kind: &str, wanted: &[&str]) {
+    pub(crate) async fn awaits(&self, name: &str, kind: &str, wanted: &[&str]) {
         let mut wanted = wanted.to_vec();
         wanted.sort_unstable();
         let what = format!("{name} {kind} is {wanted:?}");
@@ -69,7 +69,7 @@ impl Dig {
 }
 
 impl Reply {
-    fn read(text: &str) -> Reply {
+    fn read(text: &str) -> Self {
         let after = |word: &str| {
             text.split(word)
                 .nth(1)
@@ -88,7 +88,7 @@ impl Reply {
         };
         let mut answers: Vec<String> = section.unwrap_or_default().lines().map(data).collect();
         answers.sort();
-        Reply {
+        Self {
             status: after("status: ").unwrap_or("none").to_owned(),
             flags: after("flags: ").unwrap_or_default().to_owned(),
             answers,
@@ -96,7 +96,7 @@ impl Reply {
         }
     }
 
-    pub fn has(&self, text: &str) -> bool {
+    pub(crate) fn has(&self, text: &str) -> bool {
         self.text.contains(text)
     }
 }

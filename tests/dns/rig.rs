@@ -16,9 +16,9 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-pub const ZONE: &str = "k8s.example.com";
+pub(crate) const ZONE: &str = "k8s.example.com";
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub dns: Dns,
     pub server: Server,
     pub dig: Dig,
@@ -29,7 +29,7 @@ pub struct Rig {
 }
 
 /// A running `portico dns`.
-pub struct Dns {
+pub(crate) struct Dns {
     child: Child,
     pub port: u16,
     pub metrics: SocketAddr,
@@ -38,14 +38,14 @@ pub struct Dns {
 
 impl Rig {
     /// Two nodes that are fit, and what `flags` say.
-    pub async fn start(flags: &[&str]) -> Rig {
+    pub(crate) async fn start(flags: &[&str]) -> Self {
         static NETS: AtomicU8 = AtomicU8::new(1);
         let net = NETS.fetch_add(1, Ordering::Relaxed) + (std::process::id() % 20) as u8 * 10;
         let server = Server::start(Store::Embedded, &[]).await;
         let healthz_port = ports::free();
         let dns = Dns::start(&server, healthz_port, flags);
         let dig = Dig { port: dns.port };
-        let mut rig = Rig {
+        let mut rig = Self {
             server,
             dns,
             dig,
@@ -67,16 +67,16 @@ impl Rig {
         rig
     }
 
-    pub fn admin(&self) -> Client {
+    pub(crate) fn admin(&self) -> Client {
         self.server.admin()
     }
 
-    pub fn ip(&self, node: u8) -> String {
+    pub(crate) fn ip(&self, node: u8) -> String {
         format!("127.{}.0.{node}", self.net)
     }
 
     /// `nN`, fit.
-    pub async fn add_node(&mut self, number: u8) {
+    pub(crate) async fn add_node(&mut self, number: u8) {
         self.answer_at(number, self.healthz_port, true).await;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{number}")},
             "status": {"addresses": [{"type": "InternalIP", "address": self.ip(number)},
@@ -85,7 +85,7 @@ impl Rig {
     }
 
     /// A server on a node says whether it is healthy.
-    pub async fn answer_at(&mut self, node: u8, port: u16, healthy: bool) {
+    pub(crate) async fn answer_at(&mut self, node: u8, port: u16, healthy: bool) {
         let address = SocketAddr::new(self.ip(node).parse::<IpAddr>().unwrap(), port);
         let state = Arc::new(AtomicBool::new(healthy));
         tokio::spawn(serve(
@@ -95,13 +95,13 @@ impl Rig {
         self.health.insert(address, state);
     }
 
-    pub fn set_health(&self, node: u8, port: u16, healthy: bool) {
+    pub(crate) fn set_health(&self, node: u8, port: u16, healthy: bool) {
         let address = SocketAddr::new(self.ip(node).parse::<IpAddr>().unwrap(), port);
         self.health[&address].store(healthy, Ordering::SeqCst);
     }
 
     /// Created, or replaced in the fields that are given.
-    pub async fn service(&self, name: &str, spec: Value) {
+    pub(crate) async fn service(&self, name: &str, spec: Value) {
         let path = "/api/v1/namespaces/shop/services";
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
         if self.admin().get(&format!("{path}/{name}")).await.status == 404 {
@@ -115,14 +115,14 @@ impl Rig {
         }
     }
 
-    pub async fn balancer(&self, name: &str, ingress: Value) {
+    pub(crate) async fn balancer(&self, name: &str, ingress: Value) {
         let path = format!("/api/v1/namespaces/shop/services/{name}/status");
         let body = json!({"status": {"loadBalancer": {"ingress": ingress}}});
         self.admin().patch(&path, MERGE, &body).await.expect(200);
     }
 
     /// Ready endpoints of a Service, one for each of these nodes.
-    pub async fn endpoints(&self, service: &str, nodes: &[u8]) {
+    pub(crate) async fn endpoints(&self, service: &str, nodes: &[u8]) {
         let path = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices";
         self.admin().delete(&format!("{path}/{service}-1")).await;
         let endpoint = |node: &u8| json!({"addresses": [format!("10.0.0.{node}")], "nodeName": format!("n{node}"), "conditions": {"ready": true}});
@@ -133,7 +133,7 @@ impl Rig {
         self.admin().post(path, &slice).await.expect(201);
     }
 
-    pub async fn page(&self, path: &str) -> String {
+    pub(crate) async fn page(&self, path: &str) -> String {
         page(self.dns.metrics, path)
             .await
             .map(|(_, body)| body)
@@ -141,7 +141,7 @@ impl Rig {
     }
 
     /// The value of a metric, without labels or with these.
-    pub async fn metric(&self, name: &str) -> f64 {
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
         let text = self.page("/metrics").await;
         let line = text
             .lines()
@@ -151,21 +151,21 @@ impl Rig {
 }
 
 impl Dns {
-    fn start(server: &Server, healthz_port: u16, flags: &[&str]) -> Dns {
+    fn start(server: &Server, healthz_port: u16, flags: &[&str]) -> Self {
         let (port, metrics) = (
             ports::free(),
             SocketAddr::from(([127, 0, 0, 1], ports::free())),
         );
-        Dns::start_at(server, port, metrics, healthz_port, flags)
+        Self::start_at(server, port, metrics, healthz_port, flags)
     }
 
-    pub fn start_at(
+    pub(crate) fn start_at(
         server: &Server,
         port: u16,
         metrics: SocketAddr,
         healthz_port: u16,
         flags: &[&str],
-    ) -> Dns {
+    ) -> Self {
         let log = server.dir().join("dns.log");
         let out = File::options()
             .create(true)
@@ -192,7 +192,7 @@ impl Dns {
             .stderr(out)
             .spawn()
             .unwrap();
-        Dns {
+        Self {
             child,
             port,
             metrics,
@@ -200,7 +200,7 @@ impl Dns {
         }
     }
 
-    pub async fn ready(&mut self) {
+    pub(crate) async fn ready(&mut self) {
         let started = Instant::now();
         while page(self.metrics, "/readyz")
             .await
@@ -216,16 +216,16 @@ impl Dns {
         }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn is_alive(&mut self) -> bool {
+    pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
     /// Memory in use, in KiB.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status
             .lines()
@@ -234,12 +234,12 @@ impl Dns {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
@@ -286,7 +286,7 @@ async fn page(address: SocketAddr, path: &str) -> Option<(u16, String)> {
 }
 
 /// The program, or the name of its package.
-pub fn program(name: &str, package: &str) -> String {
+pub(crate) fn program(name: &str, package: &str) -> String {
     let places = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
     let found = places
         .iter()

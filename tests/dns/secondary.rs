@@ -42,7 +42,7 @@ impl Secondary {
         package: &str,
         port: u16,
         write: impl FnOnce(&Path) -> Vec<String>,
-    ) -> Secondary {
+    ) -> Self {
         let folder = TempDir::with_prefix("portico-secondary-").unwrap();
         let arguments = write(folder.path());
         let log = folder.path().join("log");
@@ -55,7 +55,7 @@ impl Secondary {
             .stderr(out)
             .spawn()
             .unwrap();
-        Secondary {
+        Self {
             child,
             log,
             _folder: folder,
@@ -64,8 +64,8 @@ impl Secondary {
     }
 
     /// With a key: everything that it asks the primary is signed.
-    fn bind(primary: u16, port: u16) -> Secondary {
-        Secondary::start("named", "bind9", port, |folder| {
+    fn bind(primary: u16, port: u16) -> Self {
+        Self::start("named", "bind9", port, |folder| {
             let place = folder.display();
             let text = format!(
                 "options {{ directory \"{place}\"; pid-file none; session-keyfile none; listen-on port {port} {{ 127.0.0.1; }};\n\
@@ -80,8 +80,8 @@ impl Secondary {
         })
     }
 
-    fn nsd(primary: u16, port: u16) -> Secondary {
-        Secondary::start("nsd", "nsd", port, |folder| {
+    fn nsd(primary: u16, port: u16) -> Self {
+        Self::start("nsd", "nsd", port, |folder| {
             let place = folder.display();
             let text = format!(
                 "server:\n  ip-address: 127.0.0.1@{port}\n  username: \"\"\n  chroot: \"\"\n  zonesdir: \"{place}\"\n  \

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-pub struct Balancer {
+pub(crate) struct Balancer {
     pub port: u16,
     /// The port of the server that new connections lead to.
     server: Arc<AtomicU16>,
@@ -25,9 +25,9 @@ struct Connection {
 
 impl Balancer {
     /// In the network of the calling thread.
-    pub fn start(server: u16) -> Balancer {
+    pub(crate) fn start(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let balancer = Balancer {
+        let balancer = Self {
             port: listener.local_addr().unwrap().port(),
             server: Arc::new(server.into()),
             connections: Arc::default(),
@@ -48,12 +48,12 @@ impl Balancer {
     }
 
     /// New connections lead there; those that are open stay where they are.
-    pub fn lead_to(&self, server: u16) {
+    pub(crate) fn lead_to(&self, server: u16) {
         self.server.store(server, Ordering::SeqCst);
     }
 
     /// Forgets the connections that are open, without a word to either side.
-    pub fn lose_connections(&self) {
+    pub(crate) fn lose_connections(&self) {
         for connection in self.connections.lock().unwrap().iter() {
             connection.lost.store(true, Ordering::SeqCst);
         }
@@ -61,7 +61,7 @@ impl Balancer {
 
     /// For each connection there ever was, how often something came from the server; `None` where
     /// it was closed.
-    pub fn answers(&self) -> Vec<Option<usize>> {
+    pub(crate) fn answers(&self) -> Vec<Option<usize>> {
         let answers = |connection: &Arc<Connection>| {
             let answers = connection.answers.load(Ordering::SeqCst);
             (!connection.closed.load(Ordering::SeqCst)).then_some(answers)

@@ -15,16 +15,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-pub const SERVICES: &str = "/api/v1/namespaces/default/services";
-pub const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-pub const NODE: &str = "node1";
+pub(crate) const SERVICES: &str = "/api/v1/namespaces/default/services";
+pub(crate) const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+pub(crate) const NODE: &str = "node1";
 /// Pods of the node, by number.
-pub const PODS: [&str; 3] = ["10.244.1.11", "10.244.1.12", "10.244.1.13"];
+pub(crate) const PODS: [&str; 3] = ["10.244.1.11", "10.244.1.12", "10.244.1.13"];
 /// The Service that nobody touches.
-pub const STEADY: &str = "10.96.9.9:80";
+pub(crate) const STEADY: &str = "10.96.9.9:80";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub server: Server,
     pub node: Host,
     pub pods: Vec<Host>,
@@ -37,12 +37,12 @@ pub struct Rig {
 }
 
 /// Runs a test on the node: everything that it starts or connects is in the node's network.
-pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
+pub(crate) fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
     on_a_node_with(Store::Embedded, mode, test);
 }
 
 /// The same, with its API server's objects in such a store.
-pub fn on_a_node_with(store: Store, mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
+pub(crate) fn on_a_node_with(store: Store, mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
     let bed = Testbed::new().unwrap();
     let node = bed.host(NODE).unwrap();
     node.sysctl("net/ipv4/ip_forward", "1").unwrap();
@@ -94,7 +94,7 @@ fn flags() -> &'static [&'static str] {
 }
 
 /// Another API server of the same store.
-pub async fn second_server(etcd: &Etcd) -> Server {
+pub(crate) async fn second_server(etcd: &Etcd) -> Server {
     Server::start_on(Some(etcd.clone()), flags()).await
 }
 
@@ -112,11 +112,11 @@ fn pod(bed: &Testbed, node: &Host, n: usize, address: &str) -> Host {
 }
 
 impl Rig {
-    pub fn api(&self) -> Client {
+    pub(crate) fn api(&self) -> Client {
         self.server.admin()
     }
 
-    pub async fn set_the_stage(&self) {
+    pub(crate) async fn set_the_stage(&self) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "spec": {"podCIDR": "10.244.1.0/24"}});
         self.api().post("/api/v1/nodes", &node).await.expect(201);
         let status =
@@ -133,7 +133,7 @@ impl Rig {
     }
 
     /// A Service of one TCP port, 80, with these pods as its endpoints.
-    pub async fn service(&self, name: &str, address: &str, pods: &[usize]) {
+    pub(crate) async fn service(&self, name: &str, address: &str, pods: &[usize]) {
         self.api()
             .post(SLICES, &slice(name, &pods_of(pods)))
             .await
@@ -144,14 +144,14 @@ impl Rig {
             .expect(201);
     }
 
-    pub async fn endpoints(&self, name: &str, pods: &[usize]) {
+    pub(crate) async fn endpoints(&self, name: &str, pods: &[usize]) {
         self.api()
             .put(&format!("{SLICES}/{name}-s"), &slice(name, &pods_of(pods)))
             .await
             .expect(200);
     }
 
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
         command.args([
             "node",
@@ -185,7 +185,7 @@ impl Rig {
 
     /// Starts the daemon anew, with the API server behind a balancer. It shows the certificate of its
     /// kubeconfig, or a token, with which it does not look at the server's certificate either.
-    pub async fn behind(&mut self, balancer: &Balancer, by_token: bool) {
+    pub(crate) async fn behind(&mut self, balancer: &Balancer, by_token: bool) {
         let server = format!("https://127.0.0.1:{}", balancer.port);
         let text = match by_token {
             true => format!(
@@ -215,17 +215,17 @@ impl Rig {
         self.dir.path().join("node.log")
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
     /// Ends the daemon without notice.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.daemon.take().unwrap().kill();
     }
 
     /// Asks the daemon to end.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         let status = self.daemon.take().unwrap().terminate(PATIENCE);
         assert_eq!(
             status.and_then(|status| status.code()),
@@ -236,11 +236,11 @@ impl Rig {
     }
 
     /// The daemon does nothing until it is thawed.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.signal("STOP");
     }
 
-    pub fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         self.signal("CONT");
     }
 
@@ -250,7 +250,7 @@ impl Rig {
     }
 
     /// A packet came before its Service, and waits.
-    pub fn somebody_waits(&self) -> bool {
+    pub(crate) fn somebody_waits(&self) -> bool {
         let queues = self.run("cat /proc/net/netfilter/nfnetlink_queue");
         queues.lines().any(|queue| {
             queue
@@ -260,14 +260,14 @@ impl Rig {
         })
     }
 
-    pub fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         self.daemon
             .as_mut()
             .is_some_and(|daemon| daemon.ended().is_none())
     }
 
     /// Runs a program on the node.
-    pub fn run(&self, line: &str) -> String {
+    pub(crate) fn run(&self, line: &str) -> String {
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().unwrap());
         command.args(words);
@@ -276,7 +276,7 @@ impl Rig {
 
     /// Waits until connections of a pod to this address reach just these, and says how long it
     /// took.
-    pub async fn reaches(&self, address: &str, hosts: &[&str]) -> Duration {
+    pub(crate) async fn reaches(&self, address: &str, hosts: &[&str]) -> Duration {
         let since = Instant::now();
         loop {
             let seen = self.seen(address).await;
@@ -308,7 +308,7 @@ impl Rig {
     }
 
     /// Waits until nothing of the dataplane that is not used is left.
-    pub async fn other_dataplane_is_gone(&self) {
+    pub(crate) async fn other_dataplane_is_gone(&self) {
         match self.mode {
             "nftables" => self.is_gone("KUBE-", "iptables-save").await,
             _ => self.is_gone("portico", "nft list tables").await,
@@ -316,7 +316,7 @@ impl Rig {
     }
 
     /// Waits until what a program prints no longer has this.
-    pub async fn is_gone(&self, sign: &str, program: &str) {
+    pub(crate) async fn is_gone(&self, sign: &str, program: &str) {
         let since = Instant::now();
         while self.run(program).contains(sign) {
             assert!(
@@ -329,7 +329,7 @@ impl Rig {
     }
 
     /// Connects to the untouched Service all the time until it is asked how that went.
-    pub fn watchman(&self) -> Watchman {
+    pub(crate) fn watchman(&self) -> Watchman {
         let (over, pod) = (Arc::new(AtomicBool::new(false)), self.pods[2].clone());
         let told = over.clone();
         let thread = std::thread::spawn(move || {
@@ -354,14 +354,14 @@ impl Rig {
     }
 }
 
-pub struct Watchman {
+pub(crate) struct Watchman {
     over: Arc<AtomicBool>,
     thread: JoinHandle<(usize, Vec<String>)>,
 }
 
 impl Watchman {
     /// Every connection came about.
-    pub fn saw_nothing(self) {
+    pub(crate) fn saw_nothing(self) {
         self.over.store(true, Ordering::Relaxed);
         let (asked, failed) = self.thread.join().unwrap();
         assert!(asked > 10, "the watchman slept: {asked} connections");
@@ -378,12 +378,12 @@ fn pods_of(numbers: &[usize]) -> Vec<String> {
     numbers.iter().map(|&n| PODS[n].to_owned()).collect()
 }
 
-pub fn service(name: &str, address: &str) -> Value {
+pub(crate) fn service(name: &str, address: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
            "spec": {"clusterIP": address, "ports": [{"port": 80, "protocol": "TCP", "targetPort": 8080}]}})
 }
 
-pub fn slice(service: &str, addresses: &[String]) -> Value {
+pub(crate) fn slice(service: &str, addresses: &[String]) -> Value {
     let endpoint = |address: &String| json!({"addresses": [address], "conditions": {"ready": true}, "nodeName": NODE});
     json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
            "metadata": {"name": format!("{service}-s"), "labels": {"kubernetes.io/service-name": service}},

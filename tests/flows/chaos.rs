@@ -52,7 +52,7 @@ const SENDERS: [&str; 6] = ["pod1-1", "pod1-2", "pod1-3", NODE, "client", "clien
 const NEIGHBOURS: [&str; 2] = ["pod2-2", "node2"];
 
 /// What there is, and the source of what comes next.
-pub struct Chaos {
+pub(crate) struct Chaos {
     random: Random,
     services: BTreeMap<String, Value>,
     slices: BTreeMap<String, Value>,
@@ -63,8 +63,8 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    pub fn new(seed: u64) -> Chaos {
-        Chaos {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
             random: Random::seeded(seed),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
@@ -74,7 +74,7 @@ impl Chaos {
         }
     }
 
-    pub fn choices(&mut self) -> Choices {
+    pub(crate) fn choices(&mut self) -> Choices {
         let detect_local = *self.random.pick(&[
             "clusterCIDR",
             "clusterCIDR",
@@ -98,7 +98,7 @@ impl Chaos {
     }
 
     /// Tells an index everything that there is.
-    pub fn tell(&self, index: &mut Index, addresses: &Addresses) {
+    pub(crate) fn tell(&self, index: &mut Index, addresses: &Addresses) {
         apply(index, addresses, &self.node(addresses));
         self.services
             .values()
@@ -109,7 +109,7 @@ impl Chaos {
     }
 
     /// Changes a few things and tells the index; what was done, in words.
-    pub fn change(&mut self, index: &mut Index, addresses: &Addresses) -> Vec<String> {
+    pub(crate) fn change(&mut self, index: &mut Index, addresses: &Addresses) -> Vec<String> {
         // Much at first, little after that.
         let times = if self.services.is_empty() {
             20
@@ -384,7 +384,7 @@ impl Chaos {
     }
 
     /// Packets, most of them to where somebody answers.
-    pub fn questions(
+    pub(crate) fn questions(
         &mut self,
         table: &ForwardingTable,
         addresses: &Addresses,

@@ -16,7 +16,7 @@ use crate::world::{Choices, Fate, NODE, Question, Sight, apply};
 /// Objects on one node and packets to it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Group {
+pub(crate) struct Group {
     pub about: String,
     #[serde(default)]
     pub settings: Choices,
@@ -49,7 +49,7 @@ enum Source {
 }
 
 impl Group {
-    pub fn index(&self, addresses: &Addresses) -> Index {
+    pub(crate) fn index(&self, addresses: &Addresses) -> Index {
         let mut index = self.settings.index(addresses);
         self.objects
             .iter()
@@ -59,7 +59,7 @@ impl Group {
         index
     }
 
-    pub fn flows(&self, addresses: &Addresses) -> Vec<(Question, Fate)> {
+    pub(crate) fn flows(&self, addresses: &Addresses) -> Vec<(Question, Fate)> {
         self.flows
             .iter()
             .flat_map(|row| row.expand(addresses))
@@ -115,7 +115,7 @@ fn full(name: &str) -> String {
     }
 }
 
-pub fn question(addresses: &Addresses, from: &str, to: &str) -> Question {
+pub(crate) fn question(addresses: &Addresses, from: &str, to: &str) -> Question {
     let (target, protocol) = match to.rsplit_once('/') {
         Some((target, "udp")) => (target, Protocol::Udp),
         Some((target, "sctp")) => (target, Protocol::Sctp),
@@ -141,7 +141,7 @@ pub fn question(addresses: &Addresses, from: &str, to: &str) -> Question {
 
 /// All groups with the name of their file, or those whose file or words have the text in
 /// `PORTICO_FLOWS`.
-pub fn load() -> Vec<Group> {
+pub(crate) fn load() -> Vec<Group> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/flows");
     let wanted = std::env::var("PORTICO_FLOWS").unwrap_or_default();
     let mut files: Vec<_> = fs::read_dir(folder)

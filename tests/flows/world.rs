@@ -22,12 +22,12 @@ use socket2::SockRef;
 use crate::objects;
 
 /// The node under test; whatever else is in the cluster has no Services.
-pub const NODE: &str = "node1";
+pub(crate) const NODE: &str = "node1";
 
 /// What the operator of the node decided.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Choices {
+pub(crate) struct Choices {
     /// `clusterCIDR` (where empty), `nodeCIDR`, `bridge=NAME` or `prefix=PREFIX`.
     pub detect_local: String,
     /// `primary` (where empty), `all`, `loopback`, or networks.
@@ -77,7 +77,7 @@ impl Choices {
     }
 
     /// An index that knows the node and nothing else.
-    pub fn index(&self, addresses: &Addresses) -> Index {
+    pub(crate) fn index(&self, addresses: &Addresses) -> Index {
         let mut index = Index::new(self.settings());
         index.set_addresses(
             addresses
@@ -95,7 +95,7 @@ impl Choices {
 
 /// Gives an object to the index: a Service, a Node, a PortPartition, or the shorthand for
 /// EndpointSlices.
-pub fn apply(index: &mut Index, addresses: &Addresses, object: &Value) {
+pub(crate) fn apply(index: &mut Index, addresses: &Addresses, object: &Value) {
     for mut object in objects::expand(addresses, object) {
         if object["metadata"]["namespace"].is_null() {
             object["metadata"]["namespace"] = json!("default");
@@ -153,7 +153,7 @@ fn complete(spec: &mut Value) {
 
 /// One packet: who sends it, and where to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question {
+pub(crate) struct Question {
     pub from: String,
     pub to: SocketAddr,
     pub protocol: Protocol,
@@ -167,7 +167,7 @@ impl fmt::Display for Question {
 
 /// What becomes of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// One of these answers, by name and port, and sees the node's address or the sender's own.
     Reach {
         endpoints: BTreeMap<String, Sight>,
@@ -180,26 +180,26 @@ pub enum Fate {
 }
 
 impl Fate {
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
-            Fate::Reach { sticky: true, .. } => "stays",
-            Fate::Reach { .. } => "reaches",
-            Fate::Refused => "refused",
-            Fate::Timeout => "timeout",
-            Fate::Passes => "passes",
+            Self::Reach { sticky: true, .. } => "stays",
+            Self::Reach { .. } => "reaches",
+            Self::Refused => "refused",
+            Self::Timeout => "timeout",
+            Self::Passes => "passes",
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sight {
+pub(crate) enum Sight {
     Own,
     Node,
 }
 
 /// The packet as the node gets it. The sender's address is what its routes make of it.
-pub fn packet(addresses: &Addresses, question: &Question, source: IpAddr) -> Packet {
+pub(crate) fn packet(addresses: &Addresses, question: &Question, source: IpAddr) -> Packet {
     let origin = match &*question.from {
         NODE => Origin::Node,
         pod if pod.starts_with("pod1-") => Origin::Interface("cni0".into()),
@@ -219,7 +219,7 @@ pub fn packet(addresses: &Addresses, question: &Question, source: IpAddr) -> Pac
 }
 
 /// What `explain` says, with its reasons.
-pub fn foretold(
+pub(crate) fn foretold(
     index: &Index,
     addresses: &Addresses,
     question: &Question,
@@ -258,13 +258,13 @@ pub fn foretold(
 }
 
 /// The cluster, in which packets are sent.
-pub struct World {
+pub(crate) struct World {
     pub cluster: Cluster,
 }
 
 impl World {
     /// The address that the sender's routes choose. Clients send through the node under test.
-    pub fn source(&self, question: &Question) -> IpAddr {
+    pub(crate) fn source(&self, question: &Question) -> IpAddr {
         let host = self
             .cluster
             .host(&question.from)
@@ -285,7 +285,7 @@ impl World {
     }
 
     /// Sends packets and says what differs from what was expected.
-    pub async fn check(&self, question: &Question, expected: &Fate) -> Result<(), String> {
+    pub(crate) async fn check(&self, question: &Question, expected: &Fate) -> Result<(), String> {
         let times = match expected {
             Fate::Reach { endpoints, sticky } => attempts(endpoints.len(), *sticky),
             _ => 2,
@@ -413,7 +413,7 @@ impl World {
 
     /// Checks many; a line for each that went another way. Those with affinity come one after the
     /// other, since what one of a client decides holds for the others.
-    pub async fn check_all(&self, flows: &[(&Question, &Fate)]) -> Vec<String> {
+    pub(crate) async fn check_all(&self, flows: &[(&Question, &Fate)]) -> Vec<String> {
         let check = |(question, expected): (&Question, &Fate)| {
             let (question, expected) = (question.clone(), expected.clone());
             async move {

@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use crate::common::random::Random;
 use crate::target::Target;
 
-pub struct Body;
+pub(crate) struct Body;
 
 impl Body {
     /// An object of the target's kind, mutated more or less.
-    pub fn near(random: &mut Random, target: &Target, name: &str) -> Value {
+    pub(crate) fn near(random: &mut Random, target: &Target, name: &str) -> Value {
         let kind = if random.one_in(15) {
             "Service"
         } else {
@@ -40,7 +40,7 @@ impl Body {
         object
     }
 
-    pub fn json_patch(random: &mut Random, object: &Value) -> String {
+    pub(crate) fn json_patch(random: &mut Random, object: &Value) -> String {
         const OPERATIONS: [&str; 7] = [
             "add", "remove", "replace", "move", "copy", "test", "nonsense",
         ];
@@ -70,7 +70,7 @@ impl Body {
         json!(operations).to_string()
     }
 
-    pub fn delete_options(random: &mut Random) -> String {
+    pub(crate) fn delete_options(random: &mut Random) -> String {
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
             "gracePeriodSeconds": 0, "preconditions": {"uid": "x"}, "dryRun": ["All"]});
         for _ in 0..random.below(5) {
@@ -80,7 +80,7 @@ impl Body {
     }
 
     /// Block style YAML.
-    pub fn yaml(value: &Value) -> String {
+    pub(crate) fn yaml(value: &Value) -> String {
         let mut text = String::new();
         write_yaml(value, 0, &mut text);
         text
@@ -320,7 +320,7 @@ fn interesting_text(random: &mut Random) -> String {
 }
 
 /// Bytes with some of them changed, dropped or repeated.
-pub fn damaged(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn damaged(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..=random.below(4) {
         if bytes.is_empty() {
             return bytes;

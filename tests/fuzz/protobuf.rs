@@ -7,7 +7,7 @@ use crate::common::random::Random;
 use crate::common::{at, text};
 
 /// The envelope with an object in it.
-pub fn object(random: &mut Random, object: &Value) -> Vec<u8> {
+pub(crate) fn object(random: &mut Random, object: &Value) -> Vec<u8> {
     let mut raw = message(1, metadata(&object["metadata"]));
     if object["kind"] == "Service" {
         raw.extend(message(2, service_spec(&object["spec"])));

@@ -7,7 +7,7 @@ use crate::common::{Client, text};
 
 /// A resource or subresource.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(crate) struct Target {
     /// `/api/v1` or `/apis/GROUP/VERSION`
     root: String,
     /// `v1` or `GROUP/VERSION`
@@ -21,13 +21,13 @@ pub struct Target {
 }
 
 /// Names and namespaces are few, so that requests meet.
-pub const NAMES: [&str; 9] = ["a", "a", "a", "b", "b", "c", "kubernetes", "fuzz", "UPPER"];
+pub(crate) const NAMES: [&str; 9] = ["a", "a", "a", "b", "b", "c", "kubernetes", "fuzz", "UPPER"];
 const NAMESPACES: [&str; 8] = [
     "default", "default", "default", "fuzz", "fuzz", "a", "b", "missing",
 ];
 
 /// Reads discovery.
-pub async fn all(client: &Client) -> Vec<Target> {
+pub(crate) async fn all(client: &Client) -> Vec<Target> {
     let mut roots = vec![("/api/v1".to_owned(), "v1".to_owned())];
     let groups = client.get("/apis").await.expect(200);
     for group in groups["groups"].as_array().into_iter().flatten() {
@@ -97,7 +97,7 @@ fn method(verb: &Value) -> Option<&'static str> {
 
 impl Target {
     /// A method, one that it has more often than not.
-    pub fn method(&self, random: &mut Random) -> &'static str {
+    pub(crate) fn method(&self, random: &mut Random) -> &'static str {
         let any = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
         let own = !self.methods.is_empty() && !random.one_in(12);
         let methods = if own {
@@ -109,7 +109,7 @@ impl Target {
     }
 
     /// A path and query, fitting for the method and the name more often than not.
-    pub fn path(&self, random: &mut Random, method: &str, name: &str) -> String {
+    pub(crate) fn path(&self, random: &mut Random, method: &str, name: &str) -> String {
         let mut path = self.root.clone();
         if self.namespaced != random.one_in(20) {
             path += &format!("/namespaces/{}", random.pick(&NAMESPACES));

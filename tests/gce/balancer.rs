@@ -30,7 +30,7 @@ struct Installed {
     sends: BTreeMap<IpAddr, BTreeSet<Instance>>,
 }
 
-pub struct Balancer {
+pub(crate) struct Balancer {
     cloud: Arc<Gce>,
     host: Host,
     healths: Healths,
@@ -41,7 +41,7 @@ pub struct Balancer {
 
 impl Balancer {
     /// Packets to `range` go through it from now on.
-    pub fn start(cloud: &Arc<Gce>, cluster: &Cluster, range: &str) -> Balancer {
+    pub(crate) fn start(cloud: &Arc<Gce>, cluster: &Cluster, range: &str) -> Self {
         let host = cluster.host(HOST).unwrap().clone();
         let nodes: BTreeMap<Instance, Host> = (1..=3)
             .map(|number| {
@@ -78,7 +78,7 @@ impl Balancer {
         };
         let until = Arc::clone(&stop);
         let thread = Some(std::thread::spawn(move || work.run(&until)));
-        Balancer {
+        Self {
             cloud: Arc::clone(cloud),
             host,
             healths,
@@ -89,7 +89,7 @@ impl Balancer {
     }
 
     /// The instances that new connections to an address go to.
-    pub fn sends_to(&self, address: IpAddr) -> BTreeSet<Instance> {
+    pub(crate) fn sends_to(&self, address: IpAddr) -> BTreeSet<Instance> {
         self.installed
             .lock()
             .unwrap()
@@ -100,12 +100,12 @@ impl Balancer {
     }
 
     /// What the checkers know of an instance, if it is asked.
-    pub fn health(&self, place: Place) -> Option<Health> {
+    pub(crate) fn health(&self, place: Place) -> Option<Health> {
         self.healths.lock().unwrap().get(&place).cloned()
     }
 
     /// Whether what the cloud has now is in the kernel.
-    pub fn obeys(&self) -> bool {
+    pub(crate) fn obeys(&self) -> bool {
         let resources = Resources::of(&self.cloud);
         let installed = self.installed.lock().unwrap();
         let known =
@@ -115,7 +115,7 @@ impl Balancer {
     }
 
     /// Packets that no firewall allowed.
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         let mut list = Command::new("nft");
         list.args(["list", "counter", "ip", "gce", "dropped"]);
         let text = self.host.run(list, "").unwrap();

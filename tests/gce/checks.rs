@@ -13,18 +13,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// From where it is asked.
-pub const CHECKER: &str = "130.211.0.1";
+pub(crate) const CHECKER: &str = "130.211.0.1";
 /// A second between two checks.
 const SECOND: Duration = Duration::from_millis(100);
 /// A second for an answer is longer than one: a busy machine is not to be taken for a stuck daemon.
 const PATIENT_SECOND: Duration = Duration::from_secs(5);
 
 /// Which instance behind which address.
-pub type Place = (IpAddr, Instance);
+pub(crate) type Place = (IpAddr, Instance);
 
 /// What is known of an instance.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Health {
+pub(crate) struct Health {
     pub healthy: bool,
     /// The last answer, and how many like it there were in a row.
     pub last: Option<bool>,
@@ -56,18 +56,18 @@ impl Health {
     }
 }
 
-pub type Healths = Arc<Mutex<BTreeMap<Place, Health>>>;
+pub(crate) type Healths = Arc<Mutex<BTreeMap<Place, Health>>>;
 
 /// All that are asked, each by a task of its own.
-pub struct Checkers {
+pub(crate) struct Checkers {
     host: Host,
     healths: Healths,
     tasks: BTreeMap<Place, (HttpHealthCheck, JoinHandle<()>)>,
 }
 
 impl Checkers {
-    pub fn new(host: Host, healths: Healths) -> Checkers {
-        Checkers {
+    pub(crate) fn new(host: Host, healths: Healths) -> Self {
+        Self {
             host,
             healths,
             tasks: BTreeMap::new(),
@@ -76,7 +76,7 @@ impl Checkers {
 
     /// From now on these are asked, and no others. What is new, or asked in another way, begins
     /// unhealthy.
-    pub fn follow(&mut self, wanted: &BTreeMap<Place, HttpHealthCheck>) {
+    pub(crate) fn follow(&mut self, wanted: &BTreeMap<Place, HttpHealthCheck>) {
         self.tasks.retain(|place, (check, task)| {
             let stays = wanted.get(place) == Some(check);
             if !stays {
@@ -134,7 +134,7 @@ impl Checker {
 }
 
 /// What is answered to a request for a path, if anything is.
-pub async fn status(host: &Host, flow: &Flow, path: &str) -> Option<u16> {
+pub(crate) async fn status(host: &Host, flow: &Flow, path: &str) -> Option<u16> {
     let exchange = async {
         let mut stream = host.connect(flow).await.ok()?;
         let request = format!(

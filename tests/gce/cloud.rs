@@ -17,13 +17,13 @@ use tokio::runtime::{Builder, Runtime};
 const TOKEN: &str = "hush";
 
 /// Answers as long as it lives.
-pub struct Api {
+pub(crate) struct Api {
     pub address: SocketAddr,
     _runtime: Runtime,
 }
 
 impl Api {
-    pub fn serve(cloud: &Arc<Gce>, host: &Host) -> Api {
+    pub(crate) fn serve(cloud: &Arc<Gce>, host: &Host) -> Self {
         let listener = host
             .enter(|| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
             .unwrap();
@@ -35,14 +35,14 @@ impl Api {
             .build()
             .unwrap();
         runtime.spawn(accept(listener, Arc::clone(cloud)));
-        Api {
+        Self {
             address,
             _runtime: runtime,
         }
     }
 
     /// The file of `--cloud-config`.
-    pub fn config(&self) -> String {
+    pub(crate) fn config(&self) -> String {
         format!(
             "[global]\nproject-id = {}\nlocal-zone = {}-b\nnetwork-name = default\nnode-tags = nodes\n\
              api-endpoint = http://{}/compute/v1/\n",

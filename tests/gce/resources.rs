@@ -9,12 +9,12 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 /// The network tag that all instances have.
-pub const TAG: &str = "nodes";
+pub(crate) const TAG: &str = "nodes";
 /// Where the cloud's health checkers ask from.
-pub const CHECKERS: &str = "130.211.0.0/22";
+pub(crate) const CHECKERS: &str = "130.211.0.0/22";
 
 /// The number of `nodeN`, which is also the mark of packets that go there.
-pub type Instance = u8;
+pub(crate) type Instance = u8;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,7 +38,7 @@ struct TargetPool {
 /// What it does not say is as the cloud describes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct HttpHealthCheck {
+pub(crate) struct HttpHealthCheck {
     pub port: u16,
     pub request_path: String,
     pub check_interval_sec: u32,
@@ -48,8 +48,8 @@ pub struct HttpHealthCheck {
 }
 
 impl Default for HttpHealthCheck {
-    fn default() -> HttpHealthCheck {
-        HttpHealthCheck {
+    fn default() -> Self {
+        Self {
             port: 80,
             request_path: "/".to_owned(),
             check_interval_sec: 5,
@@ -79,7 +79,7 @@ struct Allowed {
 
 /// A forwarding rule with all that it refers to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Balanced {
+pub(crate) struct Balanced {
     pub address: IpAddr,
     pub instances: BTreeSet<Instance>,
     pub check: Option<HttpHealthCheck>,
@@ -89,13 +89,13 @@ pub struct Balanced {
 
 /// What there is at a time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resources {
+pub(crate) struct Resources {
     pub balanced: Vec<Balanced>,
     firewalls: Vec<Firewall>,
 }
 
 impl Resources {
-    pub fn of(cloud: &Gce) -> Resources {
+    pub(crate) fn of(cloud: &Gce) -> Self {
         let pools: BTreeMap<String, TargetPool> = all(cloud, Kind::TargetPool).collect();
         let checks: BTreeMap<String, HttpHealthCheck> = all(cloud, Kind::HttpHealthCheck).collect();
         let balanced =
@@ -118,7 +118,7 @@ impl Resources {
                 })
             });
         let balanced = balanced.collect();
-        Resources {
+        Self {
             balanced,
             firewalls: all(cloud, Kind::Firewall)
                 .map(|(_, firewall)| firewall)
@@ -145,7 +145,7 @@ fn instance(link: &str) -> Option<Instance> {
 
 impl Balanced {
     /// Those that get traffic: the healthy ones; all of them if none is, or if nobody is asked.
-    pub fn chosen(&self, is_healthy: impl Fn(Instance) -> bool) -> BTreeSet<Instance> {
+    pub(crate) fn chosen(&self, is_healthy: impl Fn(Instance) -> bool) -> BTreeSet<Instance> {
         let healthy: BTreeSet<_> = self
             .instances
             .iter()
@@ -212,7 +212,10 @@ add rule ip gce forward jump firewall
 
 /// The input of `nft` for this state. Whatever no firewall allows is dropped on its way to an
 /// instance.
-pub fn ruleset(resources: &Resources, chosen: &BTreeMap<IpAddr, BTreeSet<Instance>>) -> String {
+pub(crate) fn ruleset(
+    resources: &Resources,
+    chosen: &BTreeMap<IpAddr, BTreeSet<Instance>>,
+) -> String {
     let mut text = format!("{FRAME}add rule ip gce checks ip saddr {CHECKERS} jump firewall\n");
     for balanced in &resources.balanced {
         balanced.write(&chosen[&balanced.address], &mut text);

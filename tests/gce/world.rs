@@ -18,24 +18,24 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// For a request that has to be answered, also on a busy machine.
-pub const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// For one that may not be.
-pub const SHORT: Duration = Duration::from_secs(1);
+pub(crate) const SHORT: Duration = Duration::from_secs(1);
 /// Requests in a row that show that none fails.
-pub const MANY: usize = 60;
+pub(crate) const MANY: usize = 60;
 const ALL: [Instance; 3] = [1, 2, 3];
 /// Where nodes answer for their health.
 const HEALTHZ: u16 = 10256;
 
 /// What a node runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Age {
+pub(crate) enum Age {
     /// Too old for healthz.
     Old,
     New,
 }
 
-pub struct World {
+pub(crate) struct World {
     pub balancer: Balancer,
     pub cloud: Arc<Gce>,
     controller: Option<Process>,
@@ -46,7 +46,7 @@ pub struct World {
 
 impl World {
     /// Everything runs, and there is no Service.
-    pub fn start(age: Age) -> World {
+    pub(crate) fn start(age: Age) -> Self {
         let rig = Rig::with_apiserver();
         let cloud = Arc::new(Gce::default());
         // Each wait for an operation finds it done.
@@ -57,7 +57,7 @@ impl World {
             .enable_all()
             .build()
             .unwrap();
-        let mut world = World {
+        let mut world = Self {
             balancer,
             cloud,
             controller: None,
@@ -82,7 +82,7 @@ impl World {
     }
 
     /// It begins anew, and looks at everything.
-    pub fn restart_controller(&mut self) {
+    pub(crate) fn restart_controller(&mut self) {
         self.controller = None;
         let config = self.rig.path("gce.conf");
         fs::write(&config, self.api.config()).unwrap();
@@ -97,7 +97,7 @@ impl World {
 
     /// Starts the daemon of a node, which may have run before. Checks come to the balancer's
     /// address, so the ports of Services' health checks have to be everywhere.
-    pub fn start_node(&mut self, name: &'static str, age: Age) {
+    pub(crate) fn start_node(&mut self, name: &'static str, age: Age) {
         let flags: &[&str] = match age {
             Age::Old => &["--nodeport-addresses=0.0.0.0/0", "--healthz-bind-address="],
             Age::New => &["--nodeport-addresses=0.0.0.0/0"],
@@ -105,12 +105,12 @@ impl World {
         self.rig.start_node_with(name, flags);
     }
 
-    pub fn stop_node(&mut self, name: &str) {
+    pub(crate) fn stop_node(&mut self, name: &str) {
         self.rig.node(name).terminate(LONG).unwrap();
     }
 
     /// Another version comes to a node: first the programs, then the kubelet tells of it.
-    pub fn exchange_node(&mut self, name: &'static str, age: Age) {
+    pub(crate) fn exchange_node(&mut self, name: &'static str, age: Age) {
         self.stop_node(name);
         self.start_node(name, age);
         if age == Age::New {
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// The kubelet has not been heard of, and the control plane says so.
-    pub fn go_stale(&self, name: &str) {
+    pub(crate) fn go_stale(&self, name: &str) {
         let ready = json!({"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"});
         self.patch_status(name, &json!({"conditions": [ready]}));
     }
@@ -158,7 +158,7 @@ impl World {
 
     /// Makes a Service with these endpoints; its address, once the balancer has it and each node
     /// with endpoints forwards it.
-    pub fn serve(&self, name: &str, spec: Value, pods: &[&str]) -> IpAddr {
+    pub(crate) fn serve(&self, name: &str, spec: Value, pods: &[&str]) -> IpAddr {
         let mut service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
             "spec": {"type": "LoadBalancer", "ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"],
@@ -179,7 +179,7 @@ impl World {
 
     /// Waits until the balancer sends to these nodes, and each of them forwards to one of these
     /// pods.
-    pub fn wait_for_ways(&self, address: IpAddr, nodes: &[Instance], pods: &[&str]) {
+    pub(crate) fn wait_for_ways(&self, address: IpAddr, nodes: &[Instance], pods: &[&str]) {
         self.wait_for_sends(address, nodes);
         nodes
             .iter()
@@ -187,7 +187,7 @@ impl World {
     }
 
     /// Waits until the balancer sends to these nodes and no others.
-    pub fn wait_for_sends(&self, address: IpAddr, nodes: &[Instance]) {
+    pub(crate) fn wait_for_sends(&self, address: IpAddr, nodes: &[Instance]) {
         let wanted = nodes.iter().copied().collect();
         self.wait_until(&format!("the balancer sends to {nodes:?}"), || {
             let sends = self.balancer.sends_to(address);
@@ -198,7 +198,7 @@ impl World {
         });
     }
 
-    pub fn wait_for_health(&self, address: IpAddr, nodes: &[Instance], healthy: bool) {
+    pub(crate) fn wait_for_health(&self, address: IpAddr, nodes: &[Instance], healthy: bool) {
         for node in nodes {
             self.wait_until(&format!("node{node} is healthy: {healthy}"), || {
                 let health = self.balancer.health((address, *node));
@@ -213,7 +213,7 @@ impl World {
     }
 
     /// Waits until a node forwards to one of these pods, whatever the balancer thinks of it.
-    pub fn wait_for_pods(&self, node: Instance, address: IpAddr, pods: &[&str]) {
+    pub(crate) fn wait_for_pods(&self, node: Instance, address: IpAddr, pods: &[&str]) {
         self.wait_until(&format!("node{node} forwards to {pods:?}"), || {
             match self.ask_through(node, address) {
                 Ok(seen) if pods.contains(&seen.host.as_str()) => Ok(()),
@@ -222,11 +222,11 @@ impl World {
         });
     }
 
-    pub fn wait_until_obeyed(&self) {
+    pub(crate) fn wait_until_obeyed(&self) {
         self.wait_until("the balancer obeys", || if_so(self.balancer.obeys(), ()));
     }
 
-    pub fn wait_for_status(&self, from: &str, flow: Flow, wanted: u16) {
+    pub(crate) fn wait_for_status(&self, from: &str, flow: Flow, wanted: u16) {
         self.wait_until(&format!("{} answers {wanted}", flow.to), || {
             let found = self
                 .runtime
@@ -236,7 +236,7 @@ impl World {
     }
 
     /// Asks past the balancer: only to show what would happen.
-    pub fn ask_through(&self, node: Instance, address: IpAddr) -> Result<Seen, String> {
+    pub(crate) fn ask_through(&self, node: Instance, address: IpAddr) -> Result<Seen, String> {
         self.rig.ask_by(
             "client",
             &Flow {
@@ -248,7 +248,7 @@ impl World {
     }
 
     /// Asks once from another address of the client.
-    pub fn ask_from(
+    pub(crate) fn ask_from(
         &self,
         source: &str,
         address: IpAddr,
@@ -266,7 +266,7 @@ impl World {
 
     /// Many requests in a row, none of which may fail; the nodes that they went through, and the
     /// pods that answered.
-    pub fn ask_many(&self, address: IpAddr) -> (BTreeSet<String>, BTreeSet<String>) {
+    pub(crate) fn ask_many(&self, address: IpAddr) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut nodes, mut pods) = (BTreeSet::new(), BTreeSet::new());
         for number in 0..MANY {
             let seen = self
@@ -292,7 +292,7 @@ impl World {
     }
 
     /// Asks all the time until it is told to end.
-    pub fn keep_asking(&self, address: IpAddr) -> Requests {
+    pub(crate) fn keep_asking(&self, address: IpAddr) -> Requests {
         let (host, stop) = (
             self.rig.host("client").clone(),
             Arc::new(AtomicBool::new(false)),
@@ -305,7 +305,7 @@ impl World {
     }
 
     /// The names of a kind of resources in the cloud.
-    pub fn names(&self, kind: Kind) -> Vec<String> {
+    pub(crate) fn names(&self, kind: Kind) -> Vec<String> {
         self.cloud
             .all(kind)
             .into_iter()
@@ -314,7 +314,7 @@ impl World {
     }
 
     /// The only resource of a kind, but for those whose name ends so.
-    pub fn resource(&self, kind: Kind, but: &str) -> (String, Value) {
+    pub(crate) fn resource(&self, kind: Kind, but: &str) -> (String, Value) {
         let mut all: Vec<_> = self
             .cloud
             .all(kind)
@@ -326,19 +326,23 @@ impl World {
     }
 
     /// Links of the only target pool.
-    pub fn in_pool(&self, field: &str) -> usize {
+    pub(crate) fn in_pool(&self, field: &str) -> usize {
         self.resource(Kind::TargetPool, "!").1[field]
             .as_array()
             .map_or(0, Vec::len)
     }
 
-    pub fn wait_until<E: std::fmt::Debug>(&self, what: &str, is_so: impl FnMut() -> Result<(), E>) {
+    pub(crate) fn wait_until<E: std::fmt::Debug>(
+        &self,
+        what: &str,
+        is_so: impl FnMut() -> Result<(), E>,
+    ) {
         self.rig.wait_until(what, is_so);
     }
 
     /// Deletes a Service: nothing of it is left in the cloud. All that was asked of the cloud is as
     /// its vendor describes it.
-    pub fn delete(&self, name: &str) {
+    pub(crate) fn delete(&self, name: &str) {
         self.rig
             .kubectl(&["delete", "service", name, "--timeout=60s"], "");
         for kind in [
@@ -358,19 +362,19 @@ fn flow(address: IpAddr) -> Flow {
     Flow::new(Protocol::Tcp, SocketAddr::new(address, PORT))
 }
 
-pub fn if_so<E>(so: bool, instead: E) -> Result<(), E> {
+pub(crate) fn if_so<E>(so: bool, instead: E) -> Result<(), E> {
     if so { Ok(()) } else { Err(instead) }
 }
 
 /// Requests that go on in the background.
-pub struct Requests {
+pub(crate) struct Requests {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(usize, Vec<String>)>,
 }
 
 impl Requests {
     /// None has failed.
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         let (asked, failed) = self.thread.join().unwrap();
         assert!(asked > MANY, "only {asked} requests");

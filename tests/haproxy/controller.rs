@@ -16,7 +16,7 @@ const NODE_PORT: u16 = 30080;
 struct Controller(Child);
 
 impl Controller {
-    fn start(server: &Server, rig: &Rig) -> Controller {
+    fn start(server: &Server, rig: &Rig) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
         command.args([
             "controller",
@@ -32,7 +32,7 @@ impl Controller {
             .arg("--kubeconfig")
             .arg(server.kubeconfig())
             .stdout(Stdio::null());
-        Controller(command.spawn().unwrap())
+        Self(command.spawn().unwrap())
     }
 }
 

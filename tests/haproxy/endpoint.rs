@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// Answers every request with its address, also on kept connections, until it is dropped.
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     pub address: SocketAddr,
     state: Arc<State>,
     task: JoinHandle<()>,
@@ -24,7 +24,7 @@ struct State {
 }
 
 impl Endpoint {
-    pub async fn start(address: SocketAddr) -> Endpoint {
+    pub(crate) async fn start(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
@@ -39,7 +39,7 @@ impl Endpoint {
                 tokio::spawn(serve(stream, address, Arc::clone(&shared)));
             }
         });
-        Endpoint {
+        Self {
             address,
             state,
             task,
@@ -47,7 +47,7 @@ impl Endpoint {
     }
 
     /// From now on, or no longer, nobody should come. Those who wait at the door were here before.
-    pub async fn retire(&self, retired: bool) {
+    pub(crate) async fn retire(&self, retired: bool) {
         if retired && !self.state.retired.load(Ordering::Relaxed) {
             assert!(
                 get(self.address.ip(), self.address).await.is_some(),
@@ -58,11 +58,11 @@ impl Endpoint {
     }
 
     /// Who came though nobody should.
-    pub fn strays(&self) -> u64 {
+    pub(crate) fn strays(&self) -> u64 {
         self.state.strays.load(Ordering::Relaxed)
     }
 
-    pub fn fall_sick(&self, sick: bool) {
+    pub(crate) fn fall_sick(&self, sick: bool) {
         self.state.sick.store(sick, Ordering::Relaxed);
     }
 }
@@ -106,7 +106,7 @@ async fn serve(mut stream: TcpStream, address: SocketAddr, state: Arc<State>) {
 }
 
 /// Takes one connection after another and tells what came first on each.
-pub async fn listen_raw(address: SocketAddr) -> tokio::sync::mpsc::Receiver<Vec<u8>> {
+pub(crate) async fn listen_raw(address: SocketAddr) -> tokio::sync::mpsc::Receiver<Vec<u8>> {
     let listener = TcpListener::bind(address).await.unwrap();
     let (sender, receiver) = tokio::sync::mpsc::channel(64);
     tokio::spawn(async move {

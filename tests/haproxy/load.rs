@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
 
-pub struct Load {
+pub(crate) struct Load {
     what: &'static str,
     child: Child,
 }
 
 /// How requests ended.
 #[derive(Debug, PartialEq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub requests: u64,
     /// What wrk says of those that failed; empty if none did.
     pub failures: Vec<String>,
@@ -19,20 +19,20 @@ pub struct Outcome {
 
 impl Load {
     /// Many requests on each connection.
-    pub fn kept(to: SocketAddr) -> Load {
-        Load::start("kept connections", to, &[])
+    pub(crate) fn kept(to: SocketAddr) -> Self {
+        Self::start("kept connections", to, &[])
     }
 
     /// A connection for each request.
-    pub fn fresh(to: SocketAddr) -> Load {
-        Load::start(
+    pub(crate) fn fresh(to: SocketAddr) -> Self {
+        Self::start(
             "a connection for each request",
             to,
             &["-H", "Connection: close"],
         )
     }
 
-    fn start(what: &'static str, to: SocketAddr, more: &[&str]) -> Load {
+    fn start(what: &'static str, to: SocketAddr, more: &[&str]) -> Self {
         let mut command = Command::new("wrk");
         command
             .args(["-t1", "-c8", "-d300s", "--timeout", "10s"])
@@ -42,14 +42,14 @@ impl Load {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        Load {
+        Self {
             what,
             child: command.spawn().expect("wrk is installed"),
         }
     }
 
     /// Ends it; prints what became of it.
-    pub async fn stop(self) -> Outcome {
+    pub(crate) async fn stop(self) -> Outcome {
         let id = self.child.id().expect("it runs").to_string();
         Command::new("kill")
             .args(["-INT", &id])
@@ -80,15 +80,15 @@ impl Load {
 }
 
 /// Both loads at once.
-pub struct Loads(Load, Load);
+pub(crate) struct Loads(Load, Load);
 
 impl Loads {
-    pub fn start(to: SocketAddr) -> Loads {
-        Loads(Load::kept(to), Load::fresh(to))
+    pub(crate) fn start(to: SocketAddr) -> Self {
+        Self(Load::kept(to), Load::fresh(to))
     }
 
     /// Ends them: none of their requests failed, and there were some.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         for outcome in [self.0.stop().await, self.1.stop().await] {
             assert!(
                 outcome.failures.is_empty() && outcome.requests > 100,

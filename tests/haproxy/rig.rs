@@ -14,9 +14,9 @@ use tokio::net::{TcpSocket, UnixStream};
 use tokio::sync::watch;
 
 /// Where endpoints listen.
-pub const PORT: u16 = 8080;
+pub(crate) const PORT: u16 = 8080;
 
-pub struct Rig {
+pub(crate) struct Rig {
     folder: TempDir,
     /// Two bytes of addresses that no other test has.
     network: [u8; 2],
@@ -33,10 +33,10 @@ impl Drop for Rig {
 
 impl Rig {
     /// With more lines of configuration.
-    pub fn new(more: &str) -> Rig {
+    pub(crate) fn new(more: &str) -> Self {
         static RIGS: AtomicU32 = AtomicU32::new(0);
         let number = std::process::id() * 16 + RIGS.fetch_add(1, Ordering::Relaxed);
-        let rig = Rig {
+        let rig = Self {
             folder: TempDir::new().unwrap(),
             network: [100 + (number >> 8) as u8 % 100, number as u8],
         };
@@ -50,34 +50,34 @@ impl Rig {
         rig
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.path("cloud.yaml")
     }
 
     /// The first is HAProxy's.
-    pub fn address(&self, host: u8) -> IpAddr {
+    pub(crate) fn address(&self, host: u8) -> IpAddr {
         let [second, third] = self.network;
         Ipv4Addr::new(127, second, third, host).into()
     }
 
-    pub fn frontend(&self, port: u16) -> SocketAddr {
+    pub(crate) fn frontend(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.address(1), port)
     }
 
-    pub fn endpoint_address(&self, number: u8) -> SocketAddr {
+    pub(crate) fn endpoint_address(&self, number: u8) -> SocketAddr {
         SocketAddr::new(self.address(10 + number), PORT)
     }
 
-    pub async fn endpoints(&self, count: u8) -> Vec<Endpoint> {
+    pub(crate) async fn endpoints(&self, count: u8) -> Vec<Endpoint> {
         let hosts: Vec<u8> = (0..count).map(|number| 10 + number).collect();
         self.endpoints_at(&hosts).await
     }
 
-    pub async fn start(&self) -> Running {
+    pub(crate) async fn start(&self) -> Running {
         let (stop, stopped) = watch::channel(false);
         Running {
             haproxy: Haproxy::start(&self.config(), stopped).await.unwrap(),
@@ -85,7 +85,7 @@ impl Rig {
         }
     }
 
-    pub async fn endpoints_at(&self, hosts: &[u8]) -> Vec<Endpoint> {
+    pub(crate) async fn endpoints_at(&self, hosts: &[u8]) -> Vec<Endpoint> {
         let mut endpoints = Vec::new();
         for host in hosts {
             endpoints.push(Endpoint::start(SocketAddr::new(self.address(*host), PORT)).await);
@@ -94,11 +94,11 @@ impl Rig {
     }
 
     /// What HAProxy's worker says to a command.
-    pub async fn ask(&self, command: &str) -> String {
+    pub(crate) async fn ask(&self, command: &str) -> String {
         self.ask_master(&format!("@1 {command}")).await
     }
 
-    pub async fn ask_master(&self, command: &str) -> String {
+    pub(crate) async fn ask_master(&self, command: &str) -> String {
         // A master that loads a configuration does not answer.
         eventually("HAProxy answers", || async {
             self.try_ask(command).await.ok()
@@ -116,7 +116,7 @@ impl Rig {
     }
 
     /// Servers of all sections that get connections, by what HAProxy says.
-    pub async fn servers(&self) -> Vec<String> {
+    pub(crate) async fn servers(&self) -> Vec<String> {
         let states = self.ask("show servers state").await;
         let fields = states
             .lines()
@@ -128,7 +128,7 @@ impl Rig {
     }
 
     /// Every server that HAProxy has, whether it gets connections or not.
-    pub async fn servers_of_sections(&self) -> Vec<String> {
+    pub(crate) async fn servers_of_sections(&self) -> Vec<String> {
         let states = self.ask("show servers state").await;
         let fields = states
             .lines()
@@ -140,12 +140,12 @@ impl Rig {
             .collect()
     }
 
-    pub fn config_text(&self) -> String {
+    pub(crate) fn config_text(&self) -> String {
         std::fs::read_to_string(self.path("haproxy.cfg")).unwrap()
     }
 }
 
-pub struct Running {
+pub(crate) struct Running {
     pub haproxy: Haproxy,
     /// Dropped, it stops too.
     #[expect(dead_code, reason = "its end is what it is for")]
@@ -153,11 +153,11 @@ pub struct Running {
 }
 
 impl Running {
-    pub async fn ensure(&self, request: &Request) {
+    pub(crate) async fn ensure(&self, request: &Request) {
         self.haproxy.ensure(request).await.unwrap();
     }
 
-    pub async fn refusal(&self, request: &Request) -> &'static str {
+    pub(crate) async fn refusal(&self, request: &Request) -> &'static str {
         match self.haproxy.ensure(request).await {
             Err(ProviderError::Refused { reason, .. }) => reason,
             other => panic!("{other:?}"),
@@ -166,7 +166,11 @@ impl Running {
 }
 
 /// `test/NAME` at a port, at endpoints.
-pub fn request(name: &str, port: u16, endpoints: impl IntoIterator<Item = SocketAddr>) -> Request {
+pub(crate) fn request(
+    name: &str,
+    port: u16,
+    endpoints: impl IntoIterator<Item = SocketAddr>,
+) -> Request {
     let mut endpoints: Vec<_> = endpoints.into_iter().map(endpoint).collect();
     endpoints.sort();
     Request {
@@ -202,7 +206,7 @@ fn endpoint(address: SocketAddr) -> portico_providers::Endpoint {
 
 /// What the body of an answer says, on a connection from this address; `None` where there is no
 /// whole answer.
-pub async fn get(from: IpAddr, to: SocketAddr) -> Option<String> {
+pub(crate) async fn get(from: IpAddr, to: SocketAddr) -> Option<String> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::new(from, 0)).unwrap();
     let mut stream = socket.connect(to).await.ok()?;
@@ -217,7 +221,7 @@ pub async fn get(from: IpAddr, to: SocketAddr) -> Option<String> {
 }
 
 /// Nothing is left of HAProxy's own folder that only lives for a moment.
-pub fn assert_tidy(folder: &Path) {
+pub(crate) fn assert_tidy(folder: &Path) {
     let names = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap());

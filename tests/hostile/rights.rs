@@ -12,7 +12,7 @@ const NODE: &str = "/api/v1/nodes/node-a";
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
 
 /// Make a ClusterRole and bind it to this user.
-pub async fn grant(admin: &Client, role: &Value, user: &str) {
+pub(crate) async fn grant(admin: &Client, role: &Value, user: &str) {
     let name = text(role, "metadata.name");
     admin
         .post(&format!("{RBAC}/clusterroles"), role)
@@ -28,7 +28,7 @@ pub async fn grant(admin: &Client, role: &Value, user: &str) {
         .expect(201);
 }
 
-pub async fn until_allowed(client: &Client, path: &str) {
+pub(crate) async fn until_allowed(client: &Client, path: &str) {
     eventually("the role counts", || async {
         (client.get(path).await.status != 403).then_some(())
     })

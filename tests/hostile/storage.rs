@@ -67,14 +67,14 @@ struct Load {
 }
 
 impl Load {
-    fn start(client: &Client, round: usize) -> Load {
+    fn start(client: &Client, round: usize) -> Self {
         let (acknowledged, stop) = (Arc::default(), Arc::default());
         let writer = |number| {
             let name = format!("w{round}-{number}");
             let counted = Arc::clone(&acknowledged);
             tokio::spawn(create(client.clone(), name, counted, Arc::clone(&stop)))
         };
-        Load {
+        Self {
             writers: (0..8).map(writer).collect(),
             acknowledged,
             stop,
@@ -184,7 +184,7 @@ async fn a_failed_sync_ends_the_server_and_costs_no_acknowledged_write() {
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn over(folder: &Path) -> SmallDisk {
+    fn over(folder: &Path) -> Self {
         let before = TempDir::new().unwrap();
         for file in fs::read_dir(folder).unwrap().flatten() {
             fs::copy(file.path(), before.path().join(file.file_name())).unwrap();
@@ -192,7 +192,7 @@ impl SmallDisk {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=12m", "portico-test"]);
         assert!(mount.arg(folder).status().unwrap().success());
-        let disk = SmallDisk(folder.to_owned());
+        let disk = Self(folder.to_owned());
         for file in fs::read_dir(before.path()).unwrap().flatten() {
             fs::copy(file.path(), folder.join(file.file_name())).unwrap();
         }

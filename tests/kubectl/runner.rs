@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::common::{Server, Store};
 
 /// A server and a kubectl that talks to it as administrator.
-pub struct Cluster {
+pub(crate) struct Cluster {
     pub kubectl: Kubectl,
     pub server: Server,
 }
 
 /// A fresh cluster and the kubectl of `$KUBECTL` or the PATH.
-pub async fn cluster() -> Cluster {
+pub(crate) async fn cluster() -> Cluster {
     let program = std::env::var("KUBECTL").unwrap_or("kubectl".to_owned());
     let minor = version(&program);
     let minor = minor.unwrap_or_else(|| {
@@ -40,7 +40,7 @@ pub async fn cluster() -> Cluster {
 
 impl Cluster {
     /// An executable shell script.
-    pub fn script(&self, name: &str, body: &str) -> String {
+    pub(crate) fn script(&self, name: &str, body: &str) -> String {
         let path = self.server.dir().join(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -48,7 +48,7 @@ impl Cluster {
     }
 
     /// A kubeconfig that knows the server and no user.
-    pub fn anonymous(&self) -> String {
+    pub(crate) fn anonymous(&self) -> String {
         let path = self.server.dir().join("anonymous.kubeconfig");
         let server = format!("https://127.0.0.1:{}", self.server.port);
         let trust = match self.server.admin().ca {
@@ -77,7 +77,7 @@ fn version(program: &str) -> Option<u32> {
 }
 
 #[derive(Clone)]
-pub struct Kubectl {
+pub(crate) struct Kubectl {
     program: String,
     pub minor: u32,
     kubeconfig: PathBuf,
@@ -87,14 +87,14 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
-    pub fn in_namespace(&self, namespace: &str) -> Self {
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
         Self {
             namespace: Some(namespace.to_owned()),
             ..self.clone()
         }
     }
 
-    pub fn env(&self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(&self, name: &str, value: &str) -> Self {
         Self {
             env: vec![(name.to_owned(), value.to_owned())],
             ..self.clone()
@@ -102,7 +102,7 @@ impl Kubectl {
     }
 
     /// Whether this kubectl is too old for something, which it then says.
-    pub fn older_than(&self, minor: u32, what: &str) -> bool {
+    pub(crate) fn older_than(&self, minor: u32, what: &str) -> bool {
         let older = self.minor < minor;
         if older {
             println!(
@@ -114,7 +114,7 @@ impl Kubectl {
     }
 
     /// `--show-managed-fields`, which old versions do without.
-    pub fn known_flag<'a>(&self, word: &'a str) -> &'a str {
+    pub(crate) fn known_flag<'a>(&self, word: &'a str) -> &'a str {
         if word == "--show-managed-fields" && self.minor < 21 {
             "--ignore-not-found"
         } else {
@@ -143,7 +143,7 @@ impl Kubectl {
     }
 
     /// Exit code, output and errors.
-    pub fn run(&self, arguments: &[&str], input: Option<&str>) -> (i32, String, String) {
+    pub(crate) fn run(&self, arguments: &[&str], input: Option<&str>) -> (i32, String, String) {
         let mut command = self.command(arguments);
         if input.is_some() {
             command.stdin(Stdio::piped());
@@ -168,13 +168,13 @@ impl Kubectl {
 
     /// The output of a command that must succeed.
     #[track_caller]
-    pub fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         self.succeed(arguments, None)
     }
 
     /// The same with input.
     #[track_caller]
-    pub fn input(&self, arguments: &[&str], input: &str) -> String {
+    pub(crate) fn input(&self, arguments: &[&str], input: &str) -> String {
         self.succeed(arguments, Some(input))
     }
 
@@ -187,13 +187,13 @@ impl Kubectl {
 
     /// An object as JSON.
     #[track_caller]
-    pub fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.ok(&[arguments, &["-o", "json"]].concat())).unwrap()
     }
 
     /// The errors of a command that must fail.
     #[track_caller]
-    pub fn fails(&self, arguments: &[&str]) -> String {
+    pub(crate) fn fails(&self, arguments: &[&str]) -> String {
         let (code, output, errors) = self.run(arguments, None);
         assert_ne!(
             code,
@@ -205,7 +205,7 @@ impl Kubectl {
     }
 
     #[track_caller]
-    pub fn input_fails(&self, arguments: &[&str], input: &str) -> String {
+    pub(crate) fn input_fails(&self, arguments: &[&str], input: &str) -> String {
         let (code, output, errors) = self.run(arguments, Some(input));
         assert_ne!(
             code,
@@ -217,12 +217,12 @@ impl Kubectl {
     }
 
     /// Starts a command that takes its time.
-    pub fn start(&self, arguments: &[&str]) -> Child {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
         self.command(arguments).spawn().unwrap()
     }
 
     /// The same with its output in a file.
-    pub fn start_into(&self, arguments: &[&str], file: &Path) -> Child {
+    pub(crate) fn start_into(&self, arguments: &[&str], file: &Path) -> Child {
         self.command(arguments)
             .stdout(File::create(file).unwrap())
             .spawn()

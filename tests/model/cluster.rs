@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 const NODES: [u8; 3] = [1, 2, 3];
 
-pub struct Cluster {
+pub(crate) struct Cluster {
     mode: &'static str,
     nodes: BTreeMap<u8, Index>,
     objects: BTreeMap<String, Value>,
@@ -20,7 +20,7 @@ pub struct Cluster {
 
 /// Who asks whom, in the words of the scenarios.
 #[derive(Default)]
-pub struct Question<'a> {
+pub(crate) struct Question<'a> {
     pub from: &'a str,
     pub to: &'a str,
     pub protocol: Option<&'a str>,
@@ -33,12 +33,12 @@ pub struct Question<'a> {
 static ADDRESSES: LazyLock<Addresses> = LazyLock::new(Addresses::default);
 
 /// An address of a host by its name in the scenarios.
-pub fn address(host: &str, which: &str) -> String {
+pub(crate) fn address(host: &str, which: &str) -> String {
     ADDRESSES.of(host, which).unwrap().to_string()
 }
 
 /// The number of the node that is, or has, this host.
-pub fn node_of(host: &str) -> Option<u8> {
+pub(crate) fn node_of(host: &str) -> Option<u8> {
     let rest = host.strip_prefix("pod").or(host.strip_prefix("node"))?;
     rest.split('-').next()?.parse().ok()
 }
@@ -55,13 +55,13 @@ fn addresses_of_node(number: u8) -> Vec<IpAddr> {
 
 impl Cluster {
     /// Nodes that are told this, and know nothing else.
-    pub fn new(mode: &'static str, settings: impl Fn(&str) -> Settings) -> Cluster {
+    pub(crate) fn new(mode: &'static str, settings: impl Fn(&str) -> Settings) -> Self {
         let index = |number| {
             let mut index = Index::new(settings(&format!("node{number}")));
             index.set_addresses(addresses_of_node(number));
             (number, index)
         };
-        Cluster {
+        Self {
             mode,
             nodes: NODES.map(index).into(),
             objects: BTreeMap::new(),
@@ -69,7 +69,7 @@ impl Cluster {
     }
 
     /// With what an API server has before anybody writes to it.
-    pub fn with_nodes(mut self) -> Cluster {
+    pub(crate) fn with_nodes(mut self) -> Self {
         NODES
             .iter()
             .for_each(|number| self.apply(node(&ADDRESSES, &format!("node{number}"))));
@@ -80,11 +80,11 @@ impl Cluster {
         self
     }
 
-    pub fn table(&self, node: &str) -> &ForwardingTable {
+    pub(crate) fn table(&self, node: &str) -> &ForwardingTable {
         self.nodes[&node_of(node).unwrap()].table()
     }
 
-    pub fn act(&mut self, action: &Value) {
+    pub(crate) fn act(&mut self, action: &Value) {
         for object in action["apply"]
             .as_array()
             .into_iter()
@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    pub fn apply(&mut self, mut object: Value) {
+    pub(crate) fn apply(&mut self, mut object: Value) {
         let kind = object["kind"].as_str().unwrap().to_string();
         let name = object["metadata"]["name"].as_str().unwrap().to_string();
         if object["metadata"]["namespace"].is_null()
@@ -158,7 +158,7 @@ impl Cluster {
 
     /// What a client sees (`fail`, or each that it can `reach` with `source` and `port`, and
     /// whether it stays with one), and why.
-    pub fn connect(&self, question: &Question) -> (Value, String) {
+    pub(crate) fn connect(&self, question: &Question) -> (Value, String) {
         let from = question.from;
         let (destination, port) = destination(question.to);
         let protocol = match question.protocol {
@@ -260,7 +260,7 @@ impl Cluster {
 
 /// Whether what was seen of packets is what a table says; of a `few` packets not every endpoint saw
 /// one.
-pub fn agrees(packets: &Value, told: &Value, few: bool) -> bool {
+pub(crate) fn agrees(packets: &Value, told: &Value, few: bool) -> bool {
     if let (Some(fail), None) = (packets.get("fail"), packets.get("reach")) {
         return told.get("fail") == Some(fail);
     }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_portico");
 
-pub struct Lab {
+pub(crate) struct Lab {
     name: &'static str,
     demo: Demo,
     /// How to reach the API server from hosts of the lab.
@@ -18,10 +18,10 @@ pub struct Lab {
 }
 
 impl Lab {
-    pub fn start(name: &'static str) -> Lab {
+    pub(crate) fn start(name: &'static str) -> Self {
         let demo = Demo::start(name);
         let inside = Path::new(&demo.kubeconfig).with_file_name("inside.kubeconfig");
-        Lab {
+        Self {
             name,
             demo,
             inside,
@@ -38,7 +38,7 @@ impl Lab {
     }
 
     /// Another daemon on a host, until it is dropped.
-    pub fn daemon(&self, host: &str, arguments: &str) -> Daemon {
+    pub(crate) fn daemon(&self, host: &str, arguments: &str) -> Daemon {
         let words: Vec<&str> = [PROGRAM]
             .into_iter()
             .chain(arguments.split_whitespace())
@@ -56,7 +56,7 @@ impl Lab {
     }
 
     /// For `portico vip` beside nothing else, that keeps to itself.
-    pub fn vip_flags(&self, address: &str) -> String {
+    pub(crate) fn vip_flags(&self, address: &str) -> String {
         let folder = self.folder.path().display();
         format!(
             "--address={address} --kubeconfig={} --interval=100ms --forward=direct \
@@ -66,7 +66,7 @@ impl Lab {
     }
 
     /// For a second `portico node` on the machine.
-    pub fn aside(&self) -> String {
+    pub(crate) fn aside(&self) -> String {
         format!(
             "--healthz-bind-address= --static-services= --data-dir={}/node",
             self.folder.path().display()
@@ -74,7 +74,7 @@ impl Lab {
     }
 
     /// What `kubectl` prints, once it has all of these words.
-    pub fn kubectl(&self, arguments: &str, wanted: &[&str]) -> String {
+    pub(crate) fn kubectl(&self, arguments: &str, wanted: &[&str]) -> String {
         let words = words(arguments);
         until(arguments, wanted, || {
             let mut command = Command::new("kubectl");
@@ -87,7 +87,7 @@ impl Lab {
     }
 
     /// The same for a command on a host.
-    pub fn on(&self, host: &str, command: &str, wanted: &[&str]) -> String {
+    pub(crate) fn on(&self, host: &str, command: &str, wanted: &[&str]) -> String {
         until(command, wanted, || {
             self.command(host, &command.split_whitespace().collect::<Vec<_>>())
         })
@@ -119,7 +119,7 @@ fn until(what: &str, wanted: &[&str], command: impl Fn() -> Command) -> String {
     }
 }
 
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     log: PathBuf,
 }

@@ -55,7 +55,7 @@ const KEPT: [(&str, &str); 1] = [(
 /// Name to type and meaning.
 type Families = BTreeMap<String, (String, String)>;
 
-pub fn every_page_is_good_and_documented(lab: &Lab) {
+pub(crate) fn every_page_is_good_and_documented(lab: &Lab) {
     let mut text = HEAD.to_owned();
     for (daemon, address, place) in PAGES {
         let curl = |host| {

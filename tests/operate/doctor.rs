@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::process::Command;
 
 /// A command of the binary on a host.
-pub fn inside(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+pub(crate) fn inside(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
     command
         .args(arguments)

@@ -35,13 +35,13 @@ fn in_namespace<F: Future<Output = ()>>(story: impl FnOnce() -> F) {
 struct Web(JoinHandle<()>);
 
 impl Web {
-    fn start(address: &str) -> Web {
+    fn start(address: &str) -> Self {
         let address: SocketAddr = address.parse().unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
         socket.bind(address).unwrap();
         let listener = socket.listen(64).unwrap();
-        Web(tokio::spawn(async move {
+        Self(tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = vec![0; 1024];
                 let count = stream.read(&mut request).await.unwrap_or(0);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 /// What became of a command.
 #[derive(Debug)]
-pub struct Ran {
+pub(crate) struct Ran {
     pub code: i32,
     pub out: String,
     pub err: String,
@@ -15,20 +15,20 @@ pub struct Ran {
 impl Ran {
     /// The output of one that must have ended so.
     #[track_caller]
-    pub fn expect(&self, code: i32) -> &str {
+    pub(crate) fn expect(&self, code: i32) -> &str {
         assert_eq!(self.code, code, "{}\n{}", self.out, self.err);
         &self.out
     }
 
     #[track_caller]
-    pub fn json(&self, code: i32) -> Value {
+    pub(crate) fn json(&self, code: i32) -> Value {
         serde_json::from_str(self.expect(code))
             .unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
 }
 
 /// The command with these arguments. `input` is what it may read.
-pub async fn portico_with(arguments: &[&str], input: &str) -> Ran {
+pub(crate) async fn portico_with(arguments: &[&str], input: &str) -> Ran {
     let arguments: Vec<String> = arguments
         .iter()
         .map(|&argument| argument.to_owned())
@@ -58,16 +58,16 @@ pub async fn portico_with(arguments: &[&str], input: &str) -> Ran {
     tokio::task::spawn_blocking(run).await.unwrap()
 }
 
-pub async fn portico(arguments: &[&str]) -> Ran {
+pub(crate) async fn portico(arguments: &[&str]) -> Ran {
     portico_with(arguments, "").await
 }
 
 /// The same as the administrator of a server.
-pub async fn at(server: &Server, arguments: &[&str]) -> Ran {
+pub(crate) async fn at(server: &Server, arguments: &[&str]) -> Ran {
     at_with(server, arguments, "").await
 }
 
-pub async fn at_with(server: &Server, arguments: &[&str], input: &str) -> Ran {
+pub(crate) async fn at_with(server: &Server, arguments: &[&str], input: &str) -> Ran {
     let kubeconfig = server.kubeconfig().display().to_string();
     portico_with(&[arguments, &["--kubeconfig", &kubeconfig]].concat(), input).await
 }

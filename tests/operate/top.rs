@@ -76,7 +76,7 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
-    fn start(command: &str) -> OnTerminal {
+    fn start(command: &str) -> Self {
         let line = format!("stty rows 40 cols 150 && exec {command}");
         let mut child = Command::new("script")
             .args(["-qfec", &line, "/dev/null"])
@@ -96,7 +96,7 @@ impl OnTerminal {
                     .push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
-        OnTerminal { child, keys, shown }
+        Self { child, keys, shown }
     }
 
     fn wait_for(&self, text: &str) {

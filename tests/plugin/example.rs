@@ -20,7 +20,7 @@ struct Running {
 }
 
 impl Running {
-    fn on(host: &Host) -> Running {
+    fn on(host: &Host) -> Self {
         let folder = TempDir::with_prefix("portico-plugin-").unwrap();
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = mpsc::channel();
@@ -46,7 +46,7 @@ impl Running {
             host.enter(|| runtime.block_on(run));
         });
         is_ready.recv().unwrap();
-        Running {
+        Self {
             folder,
             _stop: stop,
         }

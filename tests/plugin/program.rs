@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-pub struct Plugin {
+pub(crate) struct Plugin {
     folder: TempDir,
     pub socket: PathBuf,
     command: Vec<String>,
@@ -33,7 +33,7 @@ fn target() -> &'static Path {
 }
 
 impl Plugin {
-    pub fn python(flaw: &str) -> Plugin {
+    pub(crate) fn python(flaw: &str) -> Self {
         let python = target().join("python/bin/python");
         assert!(
             python.exists(),
@@ -66,7 +66,7 @@ impl Plugin {
              done",
             kept.display()
         );
-        let mut plugin = Plugin {
+        let mut plugin = Self {
             folder,
             socket,
             command: command.to_vec(),
@@ -77,7 +77,7 @@ impl Plugin {
         plugin
     }
 
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let mut command = Command::new(&self.command[0]);
         command
             .args(&self.command[1..])
@@ -86,7 +86,7 @@ impl Plugin {
         self.child = Some(command.spawn().unwrap());
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -94,11 +94,11 @@ impl Plugin {
     }
 
     /// All that was made is lost.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         std::fs::remove_dir_all(self.folder.path().join("balancers")).unwrap();
     }
 
-    pub fn balancers(&self) -> Vec<Value> {
+    pub(crate) fn balancers(&self) -> Vec<Value> {
         let files = std::fs::read_dir(self.folder.path().join("balancers"))
             .into_iter()
             .flatten()
@@ -110,7 +110,7 @@ impl Plugin {
             .collect()
     }
 
-    pub fn calls(&self) -> Vec<Value> {
+    pub(crate) fn calls(&self) -> Vec<Value> {
         let log = std::fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default();
         log.lines()
             .map(|line| serde_json::from_str(line).unwrap())
@@ -124,7 +124,7 @@ impl Drop for Plugin {
     }
 }
 
-pub fn portico(arguments: &[&str]) -> Output {
+pub(crate) fn portico(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_portico"))
         .args(arguments)
         .output()
@@ -132,7 +132,7 @@ pub fn portico(arguments: &[&str]) -> Output {
 }
 
 /// Whether it passed, and what was printed.
-pub fn check(plugin: &Plugin) -> (bool, String) {
+pub(crate) fn check(plugin: &Plugin) -> (bool, String) {
     let socket = plugin.socket.display().to_string();
     let output = portico(&[
         "controller",
@@ -153,7 +153,7 @@ pub fn check(plugin: &Plugin) -> (bool, String) {
 }
 
 /// A controller that ends with the test.
-pub struct Controller(Child);
+pub(crate) struct Controller(Child);
 
 impl Drop for Controller {
     fn drop(&mut self) {
@@ -162,7 +162,7 @@ impl Drop for Controller {
     }
 }
 
-pub fn controller(server: &Server, plugin: &Plugin) -> Controller {
+pub(crate) fn controller(server: &Server, plugin: &Plugin) -> Controller {
     let child = Command::new(env!("CARGO_BIN_EXE_portico"))
         .args([
             "controller",
@@ -181,7 +181,7 @@ pub fn controller(server: &Server, plugin: &Plugin) -> Controller {
 }
 
 /// Every field has a value that no other has.
-pub fn full_request() -> Request {
+pub(crate) fn full_request() -> Request {
     let map = |key: &str| {
         [(key.to_owned(), format!("{key} value"))]
             .into_iter()
@@ -244,7 +244,7 @@ pub fn full_request() -> Request {
 }
 
 /// The same by the names of plugin.proto.
-pub fn full_request_as_json() -> Value {
+pub(crate) fn full_request_as_json() -> Value {
     json!({
         "cluster": "cluster",
         "service": {"namespace": "shop", "name": "web", "uid": "u-1"},

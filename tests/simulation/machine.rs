@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Process {
+pub(crate) enum Process {
     Running,
     /// It gets nothing done, but its kernel keeps packets for it.
     Stopped,
@@ -14,7 +14,7 @@ pub enum Process {
 }
 
 /// How far a machine's clock is from that of the world.
-pub struct Clock {
+pub(crate) struct Clock {
     ahead: Duration,
     behind: Duration,
 }
@@ -29,20 +29,20 @@ impl Default for Clock {
 }
 
 impl Clock {
-    pub fn shows(&self, now: Duration) -> Duration {
+    pub(crate) fn shows(&self, now: Duration) -> Duration {
         now + self.ahead - self.behind
     }
 
     /// When it will show that, in the time of the world.
-    pub fn when(&self, shown: Duration) -> Duration {
+    pub(crate) fn when(&self, shown: Duration) -> Duration {
         (shown + self.behind).saturating_sub(self.ahead)
     }
 
-    pub fn jump(&mut self, by: Duration) {
+    pub(crate) fn jump(&mut self, by: Duration) {
         self.ahead += by;
     }
 
-    pub fn stand_still(&mut self, by: Duration) {
+    pub(crate) fn stand_still(&mut self, by: Duration) {
         self.behind += by;
     }
 }

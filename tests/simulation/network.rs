@@ -4,11 +4,11 @@ use crate::random::Random;
 use std::time::Duration;
 
 /// Losses in a row on a way, where any number is possible.
-pub const HEAVY: usize = usize::MAX;
+pub(crate) const HEAVY: usize = usize::MAX;
 
 /// What the network does to packets.
 #[derive(Clone, Debug)]
-pub struct Network {
+pub(crate) struct Network {
     pub least_delay: Duration,
     pub most_delay: Duration,
     /// In percent.
@@ -21,26 +21,26 @@ pub struct Network {
 }
 
 /// The ways from each machine to each other one.
-pub struct Ways {
+pub(crate) struct Ways {
     /// Packets from one to another are lost.
     pub cut: Vec<Vec<bool>>,
     lost_in_a_row: Vec<Vec<usize>>,
 }
 
 impl Ways {
-    pub fn among(machines: usize) -> Self {
+    pub(crate) fn among(machines: usize) -> Self {
         Self {
             cut: vec![vec![false; machines]; machines],
             lost_in_a_row: vec![vec![0; machines]; machines],
         }
     }
 
-    pub fn are_open(&self, a: usize, b: usize) -> bool {
+    pub(crate) fn are_open(&self, a: usize, b: usize) -> bool {
         !self.cut[a][b] && !self.cut[b][a]
     }
 
     /// When a packet that is sent now arrives: not at all, once or twice.
-    pub fn arrivals(
+    pub(crate) fn arrivals(
         &mut self,
         (from, to): (usize, usize),
         now: Duration,

@@ -9,20 +9,20 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 #[derive(Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub place: &'static str,
     pub started: Instant,
     pub ended: Instant,
     pub result: Result<String, String>,
 }
 
-pub struct Requests {
+pub(crate) struct Requests {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Seen>>>,
 }
 
 impl Requests {
-    pub fn start(rig: &Rig, to: SocketAddr) -> Requests {
+    pub(crate) fn start(rig: &Rig, to: SocketAddr) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let place = |place: &'static str| {
             let (asker, stop) = (rig.asker(place), Arc::clone(&stop));
@@ -42,13 +42,13 @@ impl Requests {
                 seen
             })
         };
-        Requests {
+        Self {
             threads: PLACES.into_iter().map(place).collect(),
             stop,
         }
     }
 
-    pub fn stop(self) -> Vec<Seen> {
+    pub(crate) fn stop(self) -> Vec<Seen> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads
             .into_iter()

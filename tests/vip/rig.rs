@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// As in the document that this comes from.
-pub const VIP: &str = "172.16.64.58:6443";
-pub const CLUSTER_IP: &str = "10.244.255.1:443";
-pub const MASTERS: [&str; 2] = ["master0", "master1"];
+pub(crate) const VIP: &str = "172.16.64.58:6443";
+pub(crate) const CLUSTER_IP: &str = "10.244.255.1:443";
+pub(crate) const MASTERS: [&str; 2] = ["master0", "master1"];
 /// Where requests come from. Who is outside knows no cluster IP, so it is the first.
-pub const PLACES: [&str; 5] = ["outside", "master0", "master1", "worker", "pod"];
+pub(crate) const PLACES: [&str; 5] = ["outside", "master0", "master1", "worker", "pod"];
 const NODES: [(&str, &str); 3] = [
     ("master0", "172.16.64.35"),
     ("master1", "172.16.64.48"),
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How fast things can be expected to go: a kernel that is a program has one slow CPU for all of
 /// them.
-pub struct Pace {
+pub(crate) struct Pace {
     /// Between two requests of one place.
     pub gap: Duration,
     /// For an answer.
@@ -55,7 +55,7 @@ pub struct Pace {
     pub dead_owner: Duration,
 }
 
-pub fn pace() -> Pace {
+pub(crate) fn pace() -> Pace {
     match is_inside() {
         true => Pace {
             gap: Duration::from_secs(1),
@@ -76,7 +76,7 @@ pub fn pace() -> Pace {
 
 /// What forwards Services on the nodes.
 #[derive(Clone, Debug)]
-pub enum Proxy {
+pub(crate) enum Proxy {
     /// `portico node` in this mode.
     Node(&'static str),
     KubeProxy(PathBuf, &'static str),
@@ -84,15 +84,15 @@ pub enum Proxy {
 
 impl Proxy {
     /// The real one if there is one, otherwise ours, which uses the same names.
-    pub fn beside(mode: &'static str) -> Proxy {
+    pub(crate) fn beside(mode: &'static str) -> Self {
         match std::env::var_os("KUBE_PROXY") {
-            Some(path) => Proxy::KubeProxy(path.into(), mode),
-            None => Proxy::Node(mode),
+            Some(path) => Self::KubeProxy(path.into(), mode),
+            None => Self::Node(mode),
         }
     }
 }
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub forward: &'static str,
     hosts: BTreeMap<&'static str, Host>,
     servers: BTreeMap<&'static str, Process>,
@@ -106,7 +106,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn start(forward: &'static str, proxy: Proxy) -> Rig {
+    pub(crate) fn start(forward: &'static str, proxy: Proxy) -> Self {
         let mut dir = TempDir::with_prefix("portico-vip-").unwrap();
         if std::env::var_os("PORTICO_KEEP").is_some() {
             dir.disable_cleanup(true);
@@ -114,7 +114,7 @@ impl Rig {
         }
         let (bed, hosts) = network();
         let tls = tls::config(None, "http/1.1");
-        let mut rig = Rig {
+        let mut rig = Self {
             forward,
             hosts,
             servers: BTreeMap::new(),
@@ -133,7 +133,7 @@ impl Rig {
             rig.start_proxy(node, &proxy);
         }
         MASTERS.iter().for_each(|master| rig.start_vip(master));
-        rig.wait_until("everything runs", Rig::is_ready);
+        rig.wait_until("everything runs", Self::is_ready);
         rig
     }
 
@@ -189,7 +189,7 @@ impl Rig {
         });
     }
 
-    pub fn start_server(&mut self, master: &'static str) {
+    pub(crate) fn start_server(&mut self, master: &'static str) {
         let own = address(master);
         let pki = self.path(&format!("pki-{master}"));
         let first = self.path("pki-master0");
@@ -318,7 +318,7 @@ impl Rig {
         path
     }
 
-    pub fn start_vip(&mut self, master: &'static str) {
+    pub(crate) fn start_vip(&mut self, master: &'static str) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
         command.args([
             "vip",
@@ -367,7 +367,7 @@ impl Rig {
     }
 
     /// Who has the virtual address.
-    pub fn owners(&self) -> Vec<&'static str> {
+    pub(crate) fn owners(&self) -> Vec<&'static str> {
         let vip = VIP.split(':').next().unwrap();
         MASTERS
             .into_iter()
@@ -378,7 +378,7 @@ impl Rig {
             .collect()
     }
 
-    pub fn owner_and_other(&self) -> (&'static str, &'static str) {
+    pub(crate) fn owner_and_other(&self) -> (&'static str, &'static str) {
         let owners = self.owners();
         let [owner] = owners[..] else {
             panic!("owners: {owners:?}\n{}", self.logs())
@@ -400,7 +400,7 @@ impl Rig {
         })
     }
 
-    pub fn healthy_servers(&self, master: &str) -> usize {
+    pub(crate) fn healthy_servers(&self, master: &str) -> usize {
         let status = self.status(master).unwrap_or_default();
         let servers = status["servers"].as_array().cloned().unwrap_or_default();
         servers
@@ -419,22 +419,22 @@ impl Rig {
     }
 
     /// It knows an owner whose connections it would send on.
-    pub fn is_ready_to_relay(&self, master: &str) -> bool {
+    pub(crate) fn is_ready_to_relay(&self, master: &str) -> bool {
         self.program(master, "nft list table ip portico-vip-handover")
             .contains("dup to")
     }
 
-    pub fn cannot_relay(&self, master: &str) -> bool {
+    pub(crate) fn cannot_relay(&self, master: &str) -> bool {
         self.status(master).unwrap_or_default()["routers"][0]["relayTrouble"].is_string()
     }
 
     /// One master sends connections that it does not know to the other.
-    pub fn relays(&self, master: &str, to: &str) -> bool {
+    pub(crate) fn relays(&self, master: &str, to: &str) -> bool {
         self.status(master).unwrap_or_default()["routers"][0]["relay"]["to"] == address(to)
     }
 
     /// What of `portico vip` is in the kernel or on disk.
-    pub fn traces(&self, master: &str) -> Vec<String> {
+    pub(crate) fn traces(&self, master: &str) -> Vec<String> {
         let mut found = Vec::new();
         for command in [
             "nft list ruleset",
@@ -464,15 +464,15 @@ impl Rig {
         self.host(host).run(command, "").unwrap_or_default()
     }
 
-    pub fn kill_server(&mut self, master: &str) {
+    pub(crate) fn kill_server(&mut self, master: &str) {
         self.servers.remove(master).unwrap().kill();
     }
 
-    pub fn kill_vip(&mut self, master: &str) {
+    pub(crate) fn kill_vip(&mut self, master: &str) {
         self.vips.remove(master).unwrap().kill();
     }
 
-    pub fn stop_vip(&mut self, master: &str) {
+    pub(crate) fn stop_vip(&mut self, master: &str) {
         let status = self.vips.remove(master).unwrap().terminate(PATIENCE);
         assert_eq!(
             status.and_then(|status| status.code()),
@@ -482,7 +482,7 @@ impl Rig {
         );
     }
 
-    pub fn wait_until(&self, what: &str, condition: impl Fn(&Rig) -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !condition(self) {
             assert!(
@@ -494,7 +494,7 @@ impl Rig {
         }
     }
 
-    pub fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         let mut text = String::new();
         for file in fs::read_dir(self.dir.path()).unwrap().flatten() {
             let name = file.file_name().to_string_lossy().into_owned();
@@ -505,7 +505,7 @@ impl Rig {
         text
     }
 
-    pub fn asker(&self, place: &str) -> Asker {
+    pub(crate) fn asker(&self, place: &str) -> Asker {
         Asker {
             host: self.host(place).clone(),
             tls: Arc::clone(&self.tls),
@@ -514,7 +514,7 @@ impl Rig {
     }
 
     /// One request on a new connection: which API server answered.
-    pub fn ask(&self, place: &str, to: SocketAddr) -> Result<String, String> {
+    pub(crate) fn ask(&self, place: &str, to: SocketAddr) -> Result<String, String> {
         self.asker(place).ask(to)
     }
 
@@ -539,14 +539,14 @@ impl Rig {
 }
 
 /// Asks from one place.
-pub struct Asker {
+pub(crate) struct Asker {
     host: Host,
     tls: Arc<ClientConfig>,
     certificates: BTreeMap<&'static str, CertificateDer<'static>>,
 }
 
 impl Asker {
-    pub fn ask(&self, to: SocketAddr) -> Result<String, String> {
+    pub(crate) fn ask(&self, to: SocketAddr) -> Result<String, String> {
         let request = "GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
         self.exchange(to, request).map(|(who, _)| who)
     }

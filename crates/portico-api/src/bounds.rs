@@ -17,6 +17,7 @@ pub const MOST_VALUES: usize = 250_000;
 
 /// A value that is not taken; the message names the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum TooMuch {
     #[error("lists and objects may be nested {MOST_DEPTH} deep at most")]
     Deep,

@@ -10,10 +10,12 @@ use std::fmt;
 pub struct Path(String);
 
 impl Path {
+    /// The path of a field at the top.
     pub fn new(root: &str) -> Self {
         Self(root.to_owned())
     }
 
+    /// The path of a field of this one.
     pub fn child(&self, name: &str) -> Self {
         if self.0.is_empty() {
             Self::new(name)
@@ -22,10 +24,12 @@ impl Path {
         }
     }
 
+    /// The path of an item of this list.
     pub fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
 
+    /// The path of an entry of this map.
     pub fn key(&self, key: &str) -> Self {
         Self(format!("{}[{key}]", self.0))
     }
@@ -40,19 +44,30 @@ impl fmt::Display for Path {
 /// What kind of mistake it is; `reason` gives the word that a `Status` cause carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
+    /// It names something that is not there.
     NotFound,
+    /// It is not set.
     Required,
+    /// Another item has the same value.
     Duplicate,
+    /// Its value cannot be used.
     Invalid,
+    /// Its value is not one of those that are allowed.
     NotSupported,
+    /// It may not be set here.
     Forbidden,
+    /// Its text is too long.
     TooLong,
+    /// It has too many items.
     TooMany,
+    /// The server could not check it.
     Internal,
+    /// Its value is of another type.
     TypeInvalid,
 }
 
 impl Problem {
+    /// The reason in the causes of a Status.
     pub fn reason(self) -> &'static str {
         match self {
             Self::NotFound => "FieldValueNotFound",
@@ -86,12 +101,15 @@ impl Problem {
 /// One mistake in one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Error {
+    /// What is wrong.
     pub problem: Problem,
+    /// The path of the field.
     pub field: String,
     /// The message without the field: `Invalid value: 0: must be between 1 and 65535, inclusive`.
     pub message: String,
 }
 
+/// All that is wrong with an object; empty if it is valid.
 pub type Errors = Vec<Error>;
 
 impl Error {
@@ -112,10 +130,12 @@ impl Error {
         }
     }
 
+    /// The field has to be set.
     pub fn required(path: &Path, detail: &str) -> Self {
         Self::new(Problem::Required, path, None, detail)
     }
 
+    /// The value cannot be used, for the reason in `detail`.
     pub fn invalid(path: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
         Self::new(
             Problem::Invalid,
@@ -125,6 +145,7 @@ impl Error {
         )
     }
 
+    /// The value is of another type.
     pub fn type_invalid(path: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
         Self::new(
             Problem::TypeInvalid,
@@ -134,6 +155,7 @@ impl Error {
         )
     }
 
+    /// The value is not one of `supported`.
     pub fn not_supported(path: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
         let mut supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         supported.sort();
@@ -146,18 +168,22 @@ impl Error {
         )
     }
 
+    /// Another item has the value.
     pub fn duplicate(path: &Path, value: impl Into<Value>) -> Self {
         Self::new(Problem::Duplicate, path, Some(value.into().to_string()), "")
     }
 
+    /// The value names something that is not there.
     pub fn not_found(path: &Path, value: impl Into<Value>) -> Self {
         Self::new(Problem::NotFound, path, Some(value.into().to_string()), "")
     }
 
+    /// The field may not be set here, for the reason in `detail`.
     pub fn forbidden(path: &Path, detail: impl AsRef<str>) -> Self {
         Self::new(Problem::Forbidden, path, None, detail.as_ref())
     }
 
+    /// The text has more than `most` bytes.
     pub fn too_long(path: &Path, most: usize) -> Self {
         Self::new(
             Problem::TooLong,
@@ -167,6 +193,7 @@ impl Error {
         )
     }
 
+    /// The list has `count` items where `most` are allowed.
     pub fn too_many(path: &Path, count: usize, most: usize) -> Self {
         Self::new(
             Problem::TooMany,

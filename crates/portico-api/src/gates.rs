@@ -44,6 +44,7 @@ const KNOWN: [Gate; 2] = [
 
 /// Why a list of gates cannot be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum GateError {
     #[error("feature gate {0:?}: write it as Name=true or Name=false")]
     Malformed(String),
@@ -123,7 +124,7 @@ fn setting(part: &str) -> Result<(&str, bool), GateError> {
 }
 
 impl fmt::Display for Gates {
-    /// In the form that `parse` reads.
+    /// Writes the form that `parse` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gates = self.all().into_iter();
         let texts: Vec<String> = gates

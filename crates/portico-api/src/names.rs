@@ -123,6 +123,7 @@ pub fn qualified_name(name: &str) -> Vec<String> {
     found
 }
 
+/// What is wrong with the value of a label.
 pub fn label_value(value: &str) -> Vec<String> {
     let good = value.is_empty() || framed(value, alphanumeric, b"-_.");
     problems([
@@ -147,6 +148,7 @@ pub fn port_name(name: &str) -> Vec<String> {
     ])
 }
 
+/// What is wrong with the number of a port.
 pub fn port_number(port: i64) -> Vec<String> {
     problems([
         (!(1..=65535).contains(&port)).then(|| "must be between 1 and 65535, inclusive".to_owned())

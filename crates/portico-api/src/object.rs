@@ -16,10 +16,12 @@ pub fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     at(object, path).as_str().unwrap_or_default()
 }
 
+/// `metadata.name`; empty where it is not set.
 pub fn name(object: &Value) -> &str {
     text(object, "metadata.name")
 }
 
+/// `metadata.namespace`; empty where it is not set.
 pub fn namespace(object: &Value) -> &str {
     text(object, "metadata.namespace")
 }

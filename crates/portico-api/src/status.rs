@@ -7,8 +7,11 @@ use std::fmt;
 /// A request that failed, ready to be answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
+    /// The HTTP status code.
     pub code: u16,
+    /// The reason of the Status, such as `NotFound`.
     pub reason: &'static str,
+    /// The text for people.
     pub message: String,
     /// `details` of the Status: name, group, kind, uid, causes, retryAfterSeconds.
     pub details: Map<String, Value>,
@@ -16,12 +19,15 @@ pub struct ApiError {
     pub list_metadata: Option<Value>,
 }
 
+/// The result of a request.
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 /// The resource an error speaks of: its plural and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
+    /// The API group; empty for the core group.
     pub group: &'a str,
+    /// The resource, such as `services`.
     pub resource: &'a str,
 }
 
@@ -37,6 +43,7 @@ impl Subject<'_> {
 }
 
 impl ApiError {
+    /// An error with this code and reason.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -60,14 +67,17 @@ impl ApiError {
         self
     }
 
+    /// 400: the request cannot be understood.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 401: the credentials are missing or wrong.
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
+    /// 403: the user may not do this.
     pub fn forbidden(subject: Subject<'_>, name: &str, why: impl fmt::Display) -> Self {
         let message = if name.is_empty() {
             format!("{} is forbidden: {why}", subject.qualified())
@@ -77,6 +87,7 @@ impl ApiError {
         Self::new(403, "Forbidden", message).about(subject, name)
     }
 
+    /// 404: there is no such object.
     pub fn not_found(subject: Subject<'_>, name: &str) -> Self {
         Self::new(
             404,
@@ -95,6 +106,7 @@ impl ApiError {
         )
     }
 
+    /// 405: the resource does not have the verb.
     pub fn method_not_allowed(subject: Subject<'_>, verb: &str) -> Self {
         let message = format!(
             "{verb} is not supported on resources of kind {:?}",
@@ -103,6 +115,7 @@ impl ApiError {
         Self::new(405, "MethodNotAllowed", message).about(subject, "")
     }
 
+    /// 409: there is an object with that name.
     pub fn already_exists(subject: Subject<'_>, name: &str) -> Self {
         Self::new(
             409,
@@ -112,6 +125,7 @@ impl ApiError {
         .about(subject, name)
     }
 
+    /// 409: the object has changed meanwhile.
     pub fn conflict(subject: Subject<'_>, name: &str, why: impl fmt::Display) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on {} {name:?}: {why}",
@@ -182,14 +196,17 @@ impl ApiError {
         self
     }
 
+    /// 410: the revision is no longer kept.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
+    /// 413: the request is larger than the server takes.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
+    /// 429: the server has no room now; the client is told when to try again.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u64) -> Self {
         let mut error = Self::new(429, "TooManyRequests", message);
         error
@@ -198,6 +215,7 @@ impl ApiError {
         error
     }
 
+    /// 500: something went wrong in the server.
     pub fn internal(message: impl fmt::Display) -> Self {
         Self::new(
             500,
@@ -206,6 +224,7 @@ impl ApiError {
         )
     }
 
+    /// 503: the server cannot answer now.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }

@@ -20,12 +20,12 @@ use std::io::Write;
 const MOST_WARNING_CHARACTERS: usize = 4096;
 const MOST_CHARACTERS_OF_ONE: usize = 256;
 
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Answers smaller than this are not worth compressing.
 const COMPRESS_FROM: usize = 128 * 1024;
 
-pub struct Answer {
+pub(crate) struct Answer {
     pub code: u16,
     content_type: String,
     content: Content,
@@ -37,7 +37,7 @@ pub struct Answer {
     last: bool,
     /// What the bytes of this answer were taken from.
     charged: Option<Share>,
-    /// Is kept until the answer has been sent, or nobody wants it any more.
+    /// Values that are dropped once the answer has been sent or the client has gone.
     kept: Vec<Box<dyn Send>>,
 }
 
@@ -47,7 +47,7 @@ enum Content {
 }
 
 impl Answer {
-    pub fn bytes(code: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn bytes(code: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
         Self {
             code,
             content_type: content_type.to_owned(),
@@ -62,15 +62,18 @@ impl Answer {
         }
     }
 
-    pub fn json(code: u16, value: &Value) -> Self {
+    pub(crate) fn json(code: u16, value: &Value) -> Self {
         Self::bytes(code, "application/json", value.to_string())
     }
 
-    pub fn text(code: u16, text: impl Into<String>) -> Self {
+    pub(crate) fn text(code: u16, text: impl Into<String>) -> Self {
         Self::bytes(code, "text/plain; charset=utf-8", text.into())
     }
 
-    pub fn stream(content_type: &str, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+    pub(crate) fn stream(
+        content_type: &str,
+        pieces: impl Stream<Item = Bytes> + Send + 'static,
+    ) -> Self {
         let body = StreamBody::new(pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece))));
         Self {
             content: Content::Stream(BodyExt::boxed_unsync(body)),
@@ -78,39 +81,39 @@ impl Answer {
         }
     }
 
-    pub fn warn(mut self, warnings: Vec<String>) -> Self {
+    pub(crate) fn warn(mut self, warnings: Vec<String>) -> Self {
         self.warnings.extend(warnings);
         self
     }
 
-    pub fn etag(mut self, etag: String) -> Self {
+    pub(crate) fn etag(mut self, etag: String) -> Self {
         self.etag = Some(etag);
         self
     }
 
-    pub fn last(mut self) -> Self {
+    pub(crate) fn last(mut self) -> Self {
         self.last = true;
         self
     }
 
     /// The bytes of this answer have their share already.
-    pub fn charged(mut self, share: Share) -> Self {
+    pub(crate) fn charged(mut self, share: Share) -> Self {
         self.charged = Some(share);
         self
     }
 
-    pub fn is_charged(&self) -> bool {
+    pub(crate) fn is_charged(&self) -> bool {
         self.charged.is_some()
     }
 
     /// Keep something until the answer has been sent or dropped.
-    pub fn holding(mut self, guard: impl Send + 'static) -> Self {
+    pub(crate) fn holding(mut self, guard: impl Send + 'static) -> Self {
         self.kept.push(Box::new(guard));
         self
     }
 
     /// How many bytes there are to send; a stream has none yet.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match &self.content {
             Content::Bytes(bytes) => bytes.len(),
             Content::Stream(_) => 0,
@@ -118,7 +121,7 @@ impl Answer {
     }
 
     /// Is it worth compressing for a client that accepts these encodings?
-    pub fn is_packable(&self, accept_encoding: &str) -> bool {
+    pub(crate) fn is_packable(&self, accept_encoding: &str) -> bool {
         let accepted = accept_encoding.split(',').any(|part| {
             part.split(';')
                 .next()
@@ -128,7 +131,7 @@ impl Answer {
     }
 
     /// Compress the body.
-    pub fn pack(&mut self) {
+    pub(crate) fn pack(&mut self) {
         let Content::Bytes(bytes) = &self.content else {
             return;
         };
@@ -141,11 +144,11 @@ impl Answer {
         }
     }
 
-    pub fn is_stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         matches!(self.content, Content::Stream(_))
     }
 
-    pub fn into_response(self, audit_id: &str) -> Response<Body> {
+    pub(crate) fn into_response(self, audit_id: &str) -> Response<Body> {
         let mut response = Response::new(BodyExt::boxed_unsync(Full::new(Bytes::new())));
         *response.status_mut() = hyper::StatusCode::from_u16(self.code)
             .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
@@ -205,7 +208,7 @@ impl AsRef<[u8]> for Held {
 
 impl Answer {
     /// An error, in the encoding that the client accepts, or else in JSON.
-    pub fn error(error: &ApiError, accept: &str) -> Self {
+    pub(crate) fn error(error: &ApiError, accept: &str) -> Self {
         let retry_after = error
             .details
             .get("retryAfterSeconds")

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-pub struct App {
+pub(crate) struct App {
     pub registry: Arc<Registry>,
     pub authenticator: Authenticator,
     pub rbac: Arc<RwLock<Rbac>>,

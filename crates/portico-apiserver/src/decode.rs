@@ -10,16 +10,16 @@ use portico_api::schema::schema;
 use portico_api::status::{ApiError, Result};
 use serde_json::Value;
 
-/// What to do about fields that nobody knows or that are there twice.
+/// What to do about fields that are unknown or that are there twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     Ignore,
     Warn,
     Strict,
 }
 
 impl FieldValidation {
-    pub fn parse(text: &str) -> (Self, Option<field::Error>) {
+    pub(crate) fn parse(text: &str) -> (Self, Option<field::Error>) {
         match text {
             "" | "Warn" => (Self::Warn, None),
             "Ignore" => (Self::Ignore, None),
@@ -35,27 +35,27 @@ impl FieldValidation {
 }
 
 /// `dryRun` can only say `All`.
-pub fn dry_run_problems(values: &[&str]) -> Option<field::Error> {
+pub(crate) fn dry_run_problems(values: &[&str]) -> Option<field::Error> {
     let wrong = values.iter().any(|value| *value != "All");
     wrong.then(|| field::Error::not_supported(&Path::new("dryRun"), values.to_vec(), &["All"]))
 }
 
 #[derive(Debug)]
-pub struct Decoded {
+pub(crate) struct Decoded {
     pub object: Value,
     pub warnings: Vec<String>,
 }
 
 /// The encodings of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     Json,
     Yaml,
     Protobuf,
 }
 
 impl Encoding {
-    pub fn of(content_type: &str) -> Result<Self> {
+    pub(crate) fn of(content_type: &str) -> Result<Self> {
         if content_type.is_empty() {
             return Ok(Self::Json);
         }
@@ -74,13 +74,13 @@ impl Encoding {
 }
 
 /// `application/json; charset=utf-8` without its parameters.
-pub fn media_type(content_type: &str) -> &str {
+pub(crate) fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
 /// The type a body must be of.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected<'a> {
+pub(crate) struct Expected<'a> {
     pub api_version: &'a str,
     pub kind: &'a str,
     pub schema: &'a str,
@@ -103,7 +103,7 @@ impl Expected<'_> {
 }
 
 /// Decode a body for this kind.
-pub fn body(
+pub(crate) fn body(
     kind: &dyn Kind,
     content_type: &str,
     body: &[u8],
@@ -124,7 +124,7 @@ pub fn body(
 }
 
 /// Decode a body of any known type.
-pub fn typed(
+pub(crate) fn typed(
     expected: Expected<'_>,
     content_type: &str,
     body: &[u8],
@@ -146,7 +146,7 @@ pub fn typed(
 }
 
 /// The object of a server-side apply.
-pub fn applied(
+pub(crate) fn applied(
     expected: Expected<'_>,
     value: Value,
     duplicates: &[String],
@@ -169,7 +169,11 @@ pub fn applied(
 }
 
 /// The result of a patch, which is checked again as a body is, but blamed on the patch.
-pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
+pub(crate) fn patched(
+    kind: &dyn Kind,
+    value: Value,
+    validation: FieldValidation,
+) -> Result<Decoded> {
     bounds::check(&value).map_err(|error| blame_patch(error.to_string()))?;
     let (object, unknown) = conform(schema(), kind.info().schema, value)
         .map_err(|error| blame_patch(error.to_string()))?;
@@ -178,7 +182,7 @@ pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Re
 }
 
 /// A JSON or merge patch writes the whole document, so it must leave it one of this kind.
-pub fn check_patched_kind(kind: &dyn Kind, value: &Value) -> Result<()> {
+pub(crate) fn check_patched_kind(kind: &dyn Kind, value: &Value) -> Result<()> {
     let info = kind.info();
     let (name, version) = (
         object::text(value, "kind"),
@@ -206,8 +210,8 @@ pub fn check_patched_kind(kind: &dyn Kind, value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// From the client's spelling to the stored one, with defaults.
-pub fn inward(
+/// Turns the client's spelling into the stored one, with defaults.
+pub(crate) fn inward(
     kind: &dyn Kind,
     mut object: Value,
     old: Option<&Value>,
@@ -230,7 +234,7 @@ pub fn inward(
 }
 
 /// The object must say the same name and namespace as the path.
-pub fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
+pub(crate) fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     let found = object::name(object);
     if found != name {
         return Err(ApiError::bad_request(format!(
@@ -248,7 +252,7 @@ pub fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
 }
 
 /// YAML as JSON, and the keys that are given twice, of which the last one counts.
-pub fn yaml(bytes: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
+pub(crate) fn yaml(bytes: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
     use serde_saphyr::{DuplicateKeyPolicy, Error};
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let error = match yaml_value(text, DuplicateKeyPolicy::Error) {
@@ -295,7 +299,7 @@ fn within_bounds(value: Value) -> std::result::Result<Value, String> {
 }
 
 /// What is given twice in a patch: warnings, or in strict mode an error that blames the patch.
-pub fn patch_duplicates(body: &[u8], validation: FieldValidation) -> Result<Vec<String>> {
+pub(crate) fn patch_duplicates(body: &[u8], validation: FieldValidation) -> Result<Vec<String>> {
     let duplicates = json::parse(body)
         .map(|(_, duplicates)| duplicates)
         .unwrap_or_default();
@@ -327,7 +331,7 @@ fn protobuf(expected: Expected<'_>, body: &[u8]) -> Result<Decoded> {
 }
 
 /// The options of a delete, which clients send under many versions: only what they say counts.
-pub fn delete_options(content_type: &str, body: &[u8]) -> Result<Value> {
+pub(crate) fn delete_options(content_type: &str, body: &[u8]) -> Result<Value> {
     let bad = |error: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("the delete options cannot be read: {error}"))
     };

@@ -9,7 +9,7 @@ use portico_api::status::{ApiError, Result};
 use serde_json::{Map, Value};
 
 /// A body says it all: with one, the query does not count.
-pub fn parse(content_type: &str, body: &[u8], query: &Query) -> Result<DeleteOptions> {
+pub(crate) fn parse(content_type: &str, body: &[u8], query: &Query) -> Result<DeleteOptions> {
     let options = match body {
         [] => from_query(query)?,
         body => decode::delete_options(content_type, body)?,

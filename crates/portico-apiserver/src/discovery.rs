@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The verbs of a kind's main resource. A namespace goes alone: all of them together would be too
 /// easy a mistake.
-pub fn verbs(info: &Info) -> &'static [&'static str] {
+pub(crate) fn verbs(info: &Info) -> &'static [&'static str] {
     match info.plural {
         "namespaces" => &[
             "create", "delete", "get", "list", "patch", "update", "watch",
@@ -84,13 +84,13 @@ const REVIEWS: &[(&str, &str, &str, bool)] = &[
 ];
 
 /// The discovery documents, made once.
-pub struct Discovery {
+pub(crate) struct Discovery {
     /// (group, version) -> lines; the core group is "".
     groups: BTreeMap<String, BTreeMap<String, Vec<Line>>>,
 }
 
 impl Discovery {
-    pub fn new(kinds: &[Arc<dyn Kind>]) -> Self {
+    pub(crate) fn new(kinds: &[Arc<dyn Kind>]) -> Self {
         let mut groups: BTreeMap<String, BTreeMap<String, Vec<Line>>> = BTreeMap::new();
         let lines = kinds
             .iter()
@@ -112,7 +112,12 @@ impl Discovery {
     }
 
     /// The document at a path, if it is one of discovery, and its media type.
-    pub fn answer(&self, path: &str, accept: &str, address: &str) -> Option<(Value, String)> {
+    pub(crate) fn answer(
+        &self,
+        path: &str,
+        accept: &str,
+        address: &str,
+    ) -> Option<(Value, String)> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let plain = |document: Value| Some((document, "application/json".to_owned()));
         match parts.as_slice() {

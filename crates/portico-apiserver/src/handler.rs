@@ -1,4 +1,5 @@
-//! One request from its head to its answer: who asks, may they, is there room, what is it about.
+//! One request from its head to its answer: authentication, authorization, limits, and the resource
+//! or page it is for.
 
 use crate::answer::{Answer, Body};
 use crate::app::App;
@@ -29,16 +30,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the rest of a body that nobody wants: most of those are on their way already.
+/// How long the rest of a body that is not used is read: most of those are on their way already.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// For an answer to be taken, and bytes that a client has to take in a second beyond that.
+/// The time limit for an answer to be taken, and bytes that a client has to take in a second beyond
+/// that.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const LEAST_RATE: usize = 64 * 1024;
 /// Smaller answers need no share of memory: their number is bounded by the requests under way.
 const SMALL_ANSWER: usize = 16 * 1024;
 
 /// The other end of a connection.
-pub struct Peer {
+pub(crate) struct Peer {
     pub address: SocketAddr,
     pub guest: Arc<Guest>,
     pub last_refusal: LastRefusal,
@@ -159,7 +161,11 @@ impl Head {
 }
 
 /// Answer a request. Never fails: what goes wrong becomes a `Status`.
-pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn handle(
+    app: Arc<App>,
+    peer: Arc<Peer>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let started = Instant::now();
     let received = Timestamp::now();
     let http2 = request.version() == hyper::Version::HTTP_2;
@@ -243,11 +249,11 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
     answer.holding(under_way).into_response(&audit_id)
 }
 
-/// Who turned out to ask.
+/// The user of the request, once it is known.
 #[derive(Default)]
 struct Who {
     under_way: Option<UnderWay>,
-    /// Whose share the request is done with.
+    /// The user whose share the request counts for.
     flow: Option<Flow>,
     user: Option<User>,
     acting_as: Option<User>,
@@ -310,7 +316,7 @@ async fn answer(
     Ok(answer.holding(seat))
 }
 
-/// Whom the connection counts for.
+/// The identity that the connection counts for.
 fn identity(who: &Who) -> Option<&str> {
     let user = who.user.as_ref()?;
     (user.name != ANONYMOUS).then_some(user.name.as_str())
@@ -432,8 +438,8 @@ async fn collect(body: &mut Incoming, share: &mut Share) -> Result<Bytes> {
     })
 }
 
-/// Take in a body that nobody wanted, so that the client hears the answer and the connection lives
-/// on. False if there was too much of it.
+/// Reads the rest of a body that was not used, so that the client reads the answer and the
+/// connection stays open. `false` if there was too much of it.
 async fn drain(body: Incoming) -> bool {
     let mut body = Limited::new(body, MOST_BODY);
     let all = async {
@@ -529,6 +535,6 @@ async fn resource(
 }
 
 /// Is the server fit to be sent requests?
-pub fn is_ready(app: &App) -> bool {
+pub(crate) fn is_ready(app: &App) -> bool {
     app.ready.load(Ordering::Acquire)
 }

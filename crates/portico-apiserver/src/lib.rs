@@ -7,7 +7,7 @@
 
 mod answer;
 mod app;
-pub mod auth;
+mod auth;
 mod clock;
 mod config;
 mod decode;
@@ -29,7 +29,7 @@ mod server;
 mod shares;
 mod start;
 mod system;
-pub mod tls;
+mod tls;
 mod watch;
 
 pub use config::{Config, Storage};

@@ -1,6 +1,8 @@
-//! How much the server takes on at once; beyond that it says so instead of queueing without end.
+//! How much the server takes on at once; beyond that it refuses requests (429) instead of queueing
+//! without end.
 //!
-//! `shares` decides who gets what; this part has the lock, and gives back what is dropped.
+//! `shares` decides how much each user gets; this part has the lock, and gives back what is
+//! dropped.
 
 use crate::metrics::{Metrics, Refused};
 use crate::shares::{Flow, Pool};
@@ -11,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The largest request body.
-pub const MOST_BODY: usize = 3 * 1024 * 1024;
+pub(crate) const MOST_BODY: usize = 3 * 1024 * 1024;
 /// Bodies that are arriving, for each write that may be under way.
 const BODIES_PER_WRITE: usize = 8;
 /// So few requests under way do not wait for each other.
@@ -23,9 +25,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const HELD_BACK: Duration = Duration::from_millis(4);
 /// For TLS, and for the head of the first request.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
-/// Between two requests of somebody who has not said who they are.
+/// The time between two requests of a client that has not authenticated.
 const STRANGER_IDLE: Duration = Duration::from_secs(30);
 
+/// How much the server takes on at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Reads under way.
@@ -36,6 +39,7 @@ pub struct Sizes {
     pub watches: usize,
     /// MiB of bodies that arrive and of answers that are not sent yet.
     pub mebibytes: usize,
+    /// Connections at a time.
     pub connections: usize,
 }
 
@@ -69,7 +73,7 @@ impl Sizes {
 
 /// What there is only so much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub(crate) enum Load {
     Read,
     Write,
     Watch,
@@ -80,7 +84,7 @@ pub enum Load {
 }
 
 impl Load {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Read => "reads",
             Self::Write => "writes",
@@ -91,14 +95,14 @@ impl Load {
     }
 }
 
-pub struct Limits {
+pub(crate) struct Limits {
     pools: [Mutex<Pool>; 5],
     held_back: AtomicU32,
     metrics: Arc<Metrics>,
 }
 
 impl Limits {
-    pub fn new(sizes: Sizes, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(crate) fn new(sizes: Sizes, metrics: Arc<Metrics>) -> Arc<Self> {
         let pool = |size: usize| Mutex::new(Pool::new(size as u64));
         Arc::new(Self {
             pools: [
@@ -114,7 +118,12 @@ impl Limits {
     }
 
     /// A share for this request, kept until it is dropped; or 429.
-    pub fn take(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Result<Share, Full> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        flow: &Flow,
+        load: Load,
+        amount: usize,
+    ) -> Result<Share, Full> {
         if self.pool(load).take(flow, amount as u64) {
             return Ok(self.share(flow, load, amount));
         }
@@ -122,7 +131,7 @@ impl Limits {
     }
 
     /// Would there be room? For what is better refused before it costs anything.
-    pub fn check(&self, flow: &Flow, load: Load) -> Result<(), Full> {
+    pub(crate) fn check(&self, flow: &Flow, load: Load) -> Result<(), Full> {
         match self.pool(load).has_room(flow, 1) {
             true => Ok(()),
             false => Err(self.full(flow, load)),
@@ -130,14 +139,14 @@ impl Limits {
     }
 
     /// A share for what cannot be refused any more.
-    pub fn charge(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Share {
+    pub(crate) fn charge(self: &Arc<Self>, flow: &Flow, load: Load, amount: usize) -> Share {
         self.pool(load).charge(flow, amount as u64);
         self.share(flow, load, amount)
     }
 
     /// Wait behind the requests that were let in before. How long that takes decides how many are
     /// let in at a time: what is let in is done soon, and the rest is refused before it costs much.
-    pub async fn line_up(&self, load: Load) {
+    pub(crate) async fn line_up(&self, load: Load) {
         if self.pool(load).used() < FEW {
             return;
         }
@@ -148,7 +157,7 @@ impl Limits {
 
     /// Somebody is refused on this connection. The first time they are told at once; if they come
     /// again before they should, they are told later.
-    pub async fn hold_back(&self, last: &LastRefusal) {
+    pub(crate) async fn hold_back(&self, last: &LastRefusal) {
         let held = HeldBack::new(&self.held_back);
         let pause = pause(last.age(), held.count);
         if pause > Duration::ZERO {
@@ -183,7 +192,7 @@ impl Limits {
 
 /// When somebody was last refused on a connection.
 #[derive(Debug, Default)]
-pub struct LastRefusal(Mutex<Option<Instant>>);
+pub(crate) struct LastRefusal(Mutex<Option<Instant>>);
 
 impl LastRefusal {
     fn age(&self) -> Option<Duration> {
@@ -240,12 +249,12 @@ impl From<Full> for ApiError {
                 load.name()
             ),
         };
-        ApiError::too_many_requests(text, RETRY_AFTER.as_secs())
+        Self::too_many_requests(text, RETRY_AFTER.as_secs())
     }
 }
 
 /// What was taken from a pool; given back when dropped.
-pub struct Share {
+pub(crate) struct Share {
     limits: Arc<Limits>,
     flow: Flow,
     load: Load,
@@ -254,7 +263,7 @@ pub struct Share {
 
 impl Share {
     /// Take more, if there is room.
-    pub fn grow(&mut self, by: usize) -> Result<(), Full> {
+    pub(crate) fn grow(&mut self, by: usize) -> Result<(), Full> {
         if !self.limits.pool(self.load).take(&self.flow, by as u64) {
             return Err(self.limits.full(&self.flow, self.load));
         }
@@ -263,7 +272,7 @@ impl Share {
     }
 
     /// It turned out to be so much.
-    pub fn settle(&mut self, amount: usize) {
+    pub(crate) fn settle(&mut self, amount: usize) {
         let (amount, before) = (amount as u64, self.amount);
         let mut pool = self.limits.pool(self.load);
         match amount.checked_sub(before) {

@@ -28,9 +28,10 @@ struct Timed {
     resource: String,
 }
 
-/// Who was refused, and for want of what, in the labels of Kubernetes' priority and fairness.
+/// The level that was refused, and for want of what, in the labels of Kubernetes' priority and
+/// fairness.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Refused {
+pub(crate) struct Refused {
     pub priority_level: &'static str,
     pub reason: &'static str,
 }
@@ -46,7 +47,7 @@ struct Party {
     state: &'static str,
 }
 
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Request, Counter>,
     seconds: Family<Timed, Histogram, fn() -> Histogram>,
@@ -62,12 +63,12 @@ pub struct Metrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Kind {
+pub(crate) struct Kind {
     pub resource: String,
 }
 
 impl Metrics {
-    pub fn new(gates: &Gates) -> Self {
+    pub(crate) fn new(gates: &Gates) -> Self {
         let mut registry = Registry::default();
         let features = gates.all().into_iter();
         let features = features.map(|(name, stage, enabled)| Feature {
@@ -159,7 +160,7 @@ impl Metrics {
         }
     }
 
-    pub fn count(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
+    pub(crate) fn count(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
         let resource = resource.to_owned();
         if verb != "watch" {
             self.seconds
@@ -178,17 +179,17 @@ impl Metrics {
             .inc();
     }
 
-    pub fn refused(&self, refused: Refused) {
+    pub(crate) fn refused(&self, refused: Refused) {
         self.terminations.inc();
         self.refusals.get_or_create(&refused).inc();
     }
 
-    pub fn connection_ended(&self, reason: connections::Reason) {
+    pub(crate) fn connection_ended(&self, reason: connections::Reason) {
         let reason = reason.name();
         self.ended.get_or_create(&Ended { reason }).inc();
     }
 
-    pub fn set_connections(&self, known: usize, strangers: usize) {
+    pub(crate) fn set_connections(&self, known: usize, strangers: usize) {
         for (state, count) in [("known", known), ("strangers", strangers)] {
             self.connections
                 .get_or_create(&Party { state })
@@ -197,7 +198,7 @@ impl Metrics {
     }
 
     /// The text that Prometheus reads.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         portico_client::metrics::text(&self.registry)
     }
 }

@@ -4,14 +4,14 @@ use portico_api::status::ApiError;
 
 /// What is written on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub(crate) enum Wire {
     Json,
     Yaml,
     Protobuf,
 }
 
 impl Wire {
-    pub fn content_type(self) -> &'static str {
+    pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
@@ -22,7 +22,7 @@ impl Wire {
 
 /// What is made of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     Object,
     /// Rows and columns, as `kubectl get` prints them.
     Table(Include),
@@ -34,13 +34,13 @@ pub enum Form {
 
 /// The version of what an object is turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetaVersion {
+pub(crate) enum MetaVersion {
     V1,
     V1Beta1,
 }
 
 impl MetaVersion {
-    pub fn api_version(self) -> &'static str {
+    pub(crate) fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "meta.k8s.io/v1",
             Self::V1Beta1 => "meta.k8s.io/v1beta1",
@@ -50,23 +50,23 @@ impl MetaVersion {
 
 /// What the rows of a Table carry besides their cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Include {
+pub(crate) enum Include {
     None,
     Metadata,
     Object,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accept {
+pub(crate) struct Accept {
     pub wire: Wire,
     pub form: Form,
-    /// Of a Table or of metadata.
+    /// The version of the Table, or of the metadata.
     pub version: MetaVersion,
     pub pretty: bool,
 }
 
 impl Accept {
-    pub const JSON: Self = Self {
+    pub(crate) const JSON: Self = Self {
         wire: Wire::Json,
         form: Form::Object,
         version: MetaVersion::V1,
@@ -75,7 +75,7 @@ impl Accept {
 
     /// Pick what the server can give. JSON wins over protobuf where a client takes both: it is what
     /// is stored.
-    pub fn parse(header: &str, include: &str, pretty: bool) -> Result<Self, ApiError> {
+    pub(crate) fn parse(header: &str, include: &str, pretty: bool) -> Result<Self, ApiError> {
         let offers: Vec<Offer<'_>> = clauses(header)
             .filter_map(|clause| Offer::parse(&clause))
             .collect();
@@ -103,12 +103,12 @@ impl Accept {
     }
 }
 
-pub fn not_acceptable(message: &str) -> ApiError {
+pub(crate) fn not_acceptable(message: &str) -> ApiError {
     ApiError::new(406, "NotAcceptable", message)
 }
 
 /// Clauses by preference: those with a higher `q` first, otherwise as they stand.
-pub fn clauses(header: &str) -> impl Iterator<Item = Clause<'_>> {
+pub(crate) fn clauses(header: &str) -> impl Iterator<Item = Clause<'_>> {
     let mut all: Vec<Clause<'_>> = header
         .split(',')
         .map(Clause::parse)
@@ -120,7 +120,7 @@ pub fn clauses(header: &str) -> impl Iterator<Item = Clause<'_>> {
 
 /// One clause of an Accept header.
 #[derive(Debug)]
-pub struct Clause<'a> {
+pub(crate) struct Clause<'a> {
     pub media: &'a str,
     quality: f64,
     parameters: Vec<(&'a str, &'a str)>,
@@ -143,7 +143,7 @@ impl<'a> Clause<'a> {
         }
     }
 
-    pub fn parameter(&self, key: &str) -> &'a str {
+    pub(crate) fn parameter(&self, key: &str) -> &'a str {
         self.parameters
             .iter()
             .find(|(name, _)| *name == key)

@@ -17,7 +17,7 @@ const BACKUP: &str = "application/octet-stream";
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
 
-pub async fn answer(
+pub(crate) async fn answer(
     app: &Arc<App>,
     method: &str,
     path: &str,
@@ -143,8 +143,8 @@ async fn store_health(app: &App) -> std::result::Result<(), String> {
     store.writable().map_err(|outage| outage.to_string())
 }
 
-/// Everything that is stored, secrets too: for those who may read any path. One at a time, because
-/// each holds the objects of its revision until it is sent.
+/// Sends everything that is stored, secrets too: for users who may read any path. One at a time,
+/// because each holds the objects of its revision until it is sent.
 async fn backup(app: &Arc<App>, method: &str) -> Result<Answer> {
     let turn = Arc::clone(&app.backups).try_acquire_owned();
     let turn = turn.map_err(|_| ApiError::too_many_requests("a backup is being made", 10))?;

@@ -1,7 +1,7 @@
-//! Turns for long reads, so that they take the processor from nobody else.
+//! Turns for long reads, so that they do not take the processor from other requests.
 //!
 //! A read that looks through many objects, or writes a long answer, does so in short turns on a few
-//! places. Whoever has used the processor least of late has the next one.
+//! places. The user that has used the processor least of late has the next one.
 
 mod line;
 
@@ -15,23 +15,23 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 /// How long one turn should take.
-pub const TURN: Duration = Duration::from_millis(5);
+pub(crate) const TURN: Duration = Duration::from_millis(5);
 /// What takes no longer needs no turn.
-pub const SHORT: Duration = Duration::from_micros(500);
-/// Who has waited this long for a turn is told to come again.
+pub(crate) const SHORT: Duration = Duration::from_micros(500);
+/// A request that has waited this long for a turn is refused (429).
 const MOST_WAIT: Duration = Duration::from_secs(20);
 
 type Waiters = Arc<Mutex<Line<oneshot::Sender<Turn>>>>;
 
 /// The places on which long reads run.
-pub struct Processor {
+pub(crate) struct Processor {
     line: Waiters,
     metrics: Arc<Metrics>,
 }
 
 impl Processor {
     /// All processors but one, so that short requests always find one.
-    pub fn new(metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         let line = Line::new(all.saturating_sub(1).max(1));
         Self {
@@ -41,12 +41,16 @@ impl Processor {
     }
 
     /// Do something long when it is this user's turn, on a thread that others do not wait for.
-    pub async fn run<T>(&self, flow: &Flow, work: impl FnOnce() -> T) -> Result<T, ApiError> {
+    pub(crate) async fn run<T>(
+        &self,
+        flow: &Flow,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, ApiError> {
         self.go_on(flow, Instant::now(), work).await
     }
 
     /// The same for a step of what began then.
-    pub async fn go_on<T>(
+    pub(crate) async fn go_on<T>(
         &self,
         flow: &Flow,
         since: Instant,
@@ -89,7 +93,7 @@ impl Processor {
                 turn.started = Instant::now();
                 turn
             }
-            // Not reached: whoever waits is called or leaves.
+            // Not reached: a waiter is called or leaves.
             Err(_) => self.begun(flow.clone()),
         }
     }
@@ -133,7 +137,7 @@ impl Drop for Turn {
         let next = lock(&self.line).done(&self.flow, took, now);
         if let Some((flow, call)) = next {
             // One that has just gone away drops its turn, which calls the next.
-            let turn = Turn {
+            let turn = Self {
                 line: Arc::clone(&self.line),
                 flow,
                 started: now,

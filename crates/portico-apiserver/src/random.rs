@@ -16,12 +16,12 @@ fn bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-pub fn number() -> u64 {
+pub(crate) fn number() -> u64 {
     u64::from_le_bytes(bytes())
 }
 
 /// A version 4 UUID.
-pub fn uuid() -> String {
+pub(crate) fn uuid() -> String {
     let mut b: [u8; 16] = bytes();
     b[6] = b[6] & 0x0f | 0x40;
     b[8] = b[8] & 0x3f | 0x80;

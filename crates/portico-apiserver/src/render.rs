@@ -14,13 +14,18 @@ use portico_store::Entry;
 use serde_json::{Map, Value, json};
 
 /// Can the stored bytes be sent as they are?
-pub fn plain(kind: &dyn Kind, accept: Accept) -> bool {
+pub(crate) fn plain(kind: &dyn Kind, accept: Accept) -> bool {
     let same_spelling = kind.info().group == kind.stored_info().group;
     same_spelling && accept.wire == Wire::Json && accept.form == Form::Object && !accept.pretty
 }
 
-/// One object.
-pub fn one(registry: &Registry, kind: &dyn Kind, entry: &Entry, accept: Accept) -> Result<Vec<u8>> {
+/// Renders one object.
+pub(crate) fn one(
+    registry: &Registry,
+    kind: &dyn Kind,
+    entry: &Entry,
+    accept: Accept,
+) -> Result<Vec<u8>> {
     if plain(kind, accept) {
         let mut out = Vec::with_capacity(entry.value.len() + 128);
         append(kind, entry, true, &mut out);
@@ -50,7 +55,7 @@ pub fn one(registry: &Registry, kind: &dyn Kind, entry: &Entry, accept: Accept) 
 }
 
 /// Append one object in plain JSON; items of a list do not repeat their kind.
-pub fn append(kind: &dyn Kind, entry: &Entry, with_kind: bool, out: &mut Vec<u8>) {
+pub(crate) fn append(kind: &dyn Kind, entry: &Entry, with_kind: bool, out: &mut Vec<u8>) {
     let info = kind.info();
     let api_version = info.api_version();
     let kind = with_kind.then_some((api_version.as_str(), info.kind));
@@ -61,13 +66,18 @@ pub fn append(kind: &dyn Kind, entry: &Entry, with_kind: bool, out: &mut Vec<u8>
 }
 
 /// About how many bytes a list takes when it is written plainly.
-pub fn list_size(list: &List) -> usize {
+pub(crate) fn list_size(list: &List) -> usize {
     let items = list.entries.iter().map(|entry| entry.value.len() + 48);
     256 + items.sum::<usize>()
 }
 
 /// A list.
-pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -> Result<Vec<u8>> {
+pub(crate) fn list(
+    registry: &Registry,
+    kind: &dyn Kind,
+    list: &List,
+    accept: Accept,
+) -> Result<Vec<u8>> {
     let info = kind.info();
     let metadata = list_metadata(list);
     if plain(kind, accept) {
@@ -149,7 +159,7 @@ fn list_metadata(list: &List) -> Value {
 
 /// A watch event about one object, as a line of JSON (or a frame of protobuf). Only the first Table
 /// of a watch tells what its columns are.
-pub fn event(
+pub(crate) fn event(
     registry: &Registry,
     kind: &dyn Kind,
     word: &str,
@@ -181,7 +191,12 @@ pub fn event(
 }
 
 /// A watch event about anything: a bookmark or an error.
-pub fn event_of(word: &str, type_name: &str, object: Value, accept: Accept) -> Result<Bytes> {
+pub(crate) fn event_of(
+    word: &str,
+    type_name: &str,
+    object: Value,
+    accept: Accept,
+) -> Result<Bytes> {
     if accept.wire == Wire::Protobuf {
         let object = proto::encode(schema(), type_name, &object);
         return Ok(proto::watch_frame(word, &object).into());
@@ -193,7 +208,7 @@ pub fn event_of(word: &str, type_name: &str, object: Value, accept: Accept) -> R
 }
 
 /// Any value in the wanted encoding; `type_name` is needed for protobuf.
-pub fn written(type_name: &str, object: Value, accept: Accept) -> Result<Vec<u8>> {
+pub(crate) fn written(type_name: &str, object: Value, accept: Accept) -> Result<Vec<u8>> {
     if accept.wire == Wire::Protobuf {
         return Ok(proto::encode(schema(), type_name, &object));
     }
@@ -201,7 +216,7 @@ pub fn written(type_name: &str, object: Value, accept: Accept) -> Result<Vec<u8>
 }
 
 /// Any value as JSON (which is also YAML).
-pub fn value(value: &Value, accept: Accept) -> Result<Vec<u8>> {
+pub(crate) fn value(value: &Value, accept: Accept) -> Result<Vec<u8>> {
     let text = match (accept.wire, accept.pretty) {
         (Wire::Yaml, _) => serde_saphyr::to_string(value)
             .map(String::into_bytes)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// `/api/v1/namespaces/default/services/web/status`
     Resource(ResourcePath),
     /// Anything else: `/version`, `/apis`, `/openapi/v3`.
@@ -13,7 +13,7 @@ pub enum Place {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourcePath {
+pub(crate) struct ResourcePath {
     pub group: String,
     pub version: String,
     pub namespace: String,
@@ -26,7 +26,7 @@ pub struct ResourcePath {
 
 impl ResourcePath {
     /// Parse the path of an API resource; paths that name no resource are `Other`.
-    pub fn parse(path: &str) -> Place {
+    pub(crate) fn parse(path: &str) -> Place {
         // Escapes are undone first: an escaped slash separates like any other.
         let path = decode(path);
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -41,7 +41,7 @@ impl ResourcePath {
 
     /// Is there such a place? Objects lie in a namespace or not, as their kind says, and only some
     /// have parts.
-    pub fn leads_to(&self, info: &portico_api::kinds::Info) -> bool {
+    pub(crate) fn leads_to(&self, info: &portico_api::kinds::Info) -> bool {
         let namespaces = info.plural == "namespaces" && info.group.is_empty();
         let placed = match (info.namespaced, self.namespace.is_empty()) {
             (true, true) => self.name.is_empty(),
@@ -104,10 +104,10 @@ impl ResourcePath {
 
 /// The query parameters, in order.
 #[derive(Debug, Default)]
-pub struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub fn parse(query: &str) -> Self {
+    pub(crate) fn parse(query: &str) -> Self {
         let pair = |part: &str| {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             (decode_plus(key), decode_plus(value))
@@ -121,18 +121,18 @@ impl Query {
         )
     }
 
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
             .find(|(name, _)| name == key)
             .map(|(_, value)| value.as_str())
     }
 
-    pub fn text(&self, key: &str) -> &str {
+    pub(crate) fn text(&self, key: &str) -> &str {
         self.get(key).unwrap_or_default()
     }
 
-    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
             .filter(move |(name, _)| name == key)
@@ -141,16 +141,16 @@ impl Query {
 
     /// Kubernetes reads `watch`, `watch=1` and `watch=true` as true, `0` and `false` (in any case)
     /// as false.
-    pub fn flag(&self, key: &str) -> bool {
+    pub(crate) fn flag(&self, key: &str) -> bool {
         self.get(key)
             .is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
-    pub fn optional_flag(&self, key: &str) -> Option<bool> {
+    pub(crate) fn optional_flag(&self, key: &str) -> Option<bool> {
         self.get(key).map(|_| self.flag(key))
     }
 
-    pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
+    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.get(key) else {
             return Ok(None);
         };
@@ -164,7 +164,7 @@ impl Query {
 
 impl Query {
     /// A length of time as Go writes it (`1m30s`) must be one if it is there.
-    pub fn duration(&self, key: &str) -> Result<(), ApiError> {
+    pub(crate) fn duration(&self, key: &str) -> Result<(), ApiError> {
         match self.text(key) {
             "" => Ok(()),
             text if is_duration(text) => Ok(()),
@@ -200,7 +200,7 @@ fn decode_plus(text: &str) -> String {
 }
 
 /// Percent-decoding; what is not a valid escape stays as it is.
-pub fn decode(text: &str) -> Cow<'_, str> {
+pub(crate) fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return text.into();
     }

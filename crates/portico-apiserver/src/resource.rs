@@ -30,7 +30,7 @@ const LONG_LIST: usize = 128 * 1024;
 
 /// What a client wants to do with a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     Get,
     List,
     Watch,
@@ -42,7 +42,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    pub fn of(method: &str, path: &ResourcePath, query: &Query) -> Option<Self> {
+    pub(crate) fn of(method: &str, path: &ResourcePath, query: &Query) -> Option<Self> {
         let named = !path.name.is_empty();
         match method {
             // A subresource such as serviceaccounts/x/token is created on a named object.
@@ -59,7 +59,7 @@ impl Verb {
         }
     }
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::List => "list",
@@ -72,16 +72,16 @@ impl Verb {
         }
     }
 
-    pub fn writes(self) -> bool {
+    pub(crate) fn writes(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
 }
 
 /// A request for a resource, with everything that came along.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     pub registry: &'a Arc<Registry>,
     pub limits: &'a Arc<Limits>,
-    /// Whose share it is done with.
+    /// The user whose share it counts for.
     pub flow: &'a Flow,
     pub kind: Arc<dyn Kind>,
     pub path: &'a ResourcePath,
@@ -97,7 +97,7 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    pub async fn answer(&self, verb: Verb) -> Result<Answer> {
+    pub(crate) async fn answer(&self, verb: Verb) -> Result<Answer> {
         let part = self.part(verb)?;
         if matches!(self.path.name.as_str(), "." | "..") || self.path.name.contains('%') {
             return Err(ApiError::bad_request(format!(
@@ -540,7 +540,7 @@ impl Call<'_> {
         Ok((options, validation))
     }
 
-    /// An apply must say who applies; only an apply can be forced.
+    /// An apply must name its field manager; only an apply can be forced.
     fn apply_options_problems(&self) -> Option<field::Error> {
         let apply = decode::media_type(self.content_type).starts_with("application/apply-patch+");
         if apply && self.query.text("fieldManager").is_empty() {
@@ -587,7 +587,7 @@ impl Call<'_> {
     }
 }
 
-pub fn method_not_allowed() -> ApiError {
+pub(crate) fn method_not_allowed() -> ApiError {
     ApiError::new(
         405,
         "MethodNotAllowed",
@@ -597,7 +597,7 @@ pub fn method_not_allowed() -> ApiError {
 
 /// A `POST` to the object itself: the early designs of Kubernetes wrote that, and no API server
 /// ever took it.
-pub fn post_to_an_object(path: &ResourcePath, info: &Info) -> ApiError {
+pub(crate) fn post_to_an_object(path: &ResourcePath, info: &Info) -> ApiError {
     let place = match path.namespace.as_str() {
         "" => info.plural.to_owned(),
         namespace => format!("namespaces/{namespace}/{}", info.plural),

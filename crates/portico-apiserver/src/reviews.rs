@@ -1,5 +1,5 @@
 //! Resources that are asked and answered, never stored: access reviews, token reviews, token
-//! requests. And the rule that nobody hands out permissions they do not have.
+//! requests. And the rule that a user hands out only permissions that they have.
 
 use crate::answer::Answer;
 use crate::app::App;
@@ -22,7 +22,7 @@ const AUTHORIZATION: &str = "authorization.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The answer, if the path is one of these.
-pub fn answer(
+pub(crate) fn answer(
     app: &App,
     user: &User,
     path: &ResourcePath,
@@ -118,7 +118,7 @@ fn token_request(
 }
 
 /// Where others find the key of this server's tokens.
-pub fn issuer_document(app: &App, path: &str) -> Result<Answer> {
+pub(crate) fn issuer_document(app: &App, path: &str) -> Result<Answer> {
     let tokens = app
         .authenticator
         .tokens
@@ -139,7 +139,7 @@ pub fn issuer_document(app: &App, path: &str) -> Result<Answer> {
 
 /// What a write must pass once it is known what would be stored: no role with more rights than its
 /// author has, and no node writes what is another node's.
-pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<Guard> {
+pub(crate) fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<Guard> {
     let roles = path.group == RBAC && verb.writes();
     let node = verb.writes() && node_restriction::concerns(user, &path.group, &path.resource);
     if !roles && !node {
@@ -178,7 +178,7 @@ pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<
             return node_restriction::check(&write, &objects);
         }
         match (path.resource.as_str(), new) {
-            // Whoever may delete a role hands out nothing by that.
+            // Deleting a role hands out nothing.
             (_, None) => Ok(()),
             ("roles" | "clusterroles", Some(new)) => rbac.check_role(&user, &request, new, old),
             (_, Some(new)) => rbac.check_binding(&user, &request, new, old),
@@ -187,7 +187,7 @@ pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<
 }
 
 /// The objects that tokens speak of, from the store.
-pub struct StoredAccounts(pub Arc<Registry>);
+pub(crate) struct StoredAccounts(pub Arc<Registry>);
 
 impl Objects for StoredAccounts {
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {

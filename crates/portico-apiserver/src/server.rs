@@ -21,8 +21,8 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Also between two requests: who comes every half minute keeps the connection. The first request
-/// has less time, see `limits`.
+/// Also between two requests: a client that comes every half minute keeps the connection. The first
+/// request has less time, see `limits`.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
 /// What may be read of HTTP/1 before it is a request. A URI has at most half of this.
 const MOST_HEADER_BYTES: usize = 128 * 1024;
@@ -32,7 +32,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const STALLED: Duration = Duration::from_secs(60);
 
 /// Accept connections until `stop` turns true.
-pub async fn serve(
+pub(crate) async fn serve(
     app: Arc<App>,
     listener: TcpListener,
     tls: TlsAcceptor,

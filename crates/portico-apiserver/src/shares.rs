@@ -1,8 +1,8 @@
 //! Fair shares of what there is only so much of, decided without a lock or a clock.
 //!
 //! Identities belong to levels, as in Kubernetes' priority and fairness. Of every pool (requests
-//! under way, watches, bytes in memory) a part is kept for each level, and the rest is for whoever
-//! comes. Within a level a user gets no more than [`GREED`] times what would be left: one user
+//! under way, watches, bytes in memory) a part is kept for each level, and the rest is for all
+//! levels. Within a level a user gets no more than [`GREED`] times what would be left: one user
 //! alone may have most of the level's part, two share it, and there is always room for the next.
 
 use crate::auth::User;
@@ -21,21 +21,21 @@ const LEAST_PART: u64 = 8;
 const GREED: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Level {
+pub(crate) enum Level {
     /// Members of `system:masters`, and this server's own controllers.
     System,
     /// Nodes and the controllers of the cluster.
     Nodes,
-    /// Everybody else who says who they are.
+    /// All other authenticated users.
     People,
-    /// Nobody in particular.
+    /// Clients that are not authenticated.
     Strangers,
 }
 
 impl Level {
-    pub const ALL: [Self; 4] = [Self::System, Self::Nodes, Self::People, Self::Strangers];
+    pub(crate) const ALL: [Self; 4] = [Self::System, Self::Nodes, Self::People, Self::Strangers];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::System => "system",
             Self::Nodes => "nodes",
@@ -55,7 +55,7 @@ impl Level {
     }
 
     /// How much of the processor a level gets beside others.
-    pub fn weight(self) -> f64 {
+    pub(crate) fn weight(self) -> f64 {
         match self {
             Self::System | Self::Nodes => 4.0,
             Self::People => 2.0,
@@ -77,15 +77,15 @@ impl Level {
     }
 }
 
-/// Whose share something is taken from: a user, or the address of somebody without a name.
+/// The owner of a share: a user, or the address of a client that is not authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Flow {
+pub(crate) struct Flow {
     pub level: Level,
     pub name: Arc<str>,
 }
 
 impl Flow {
-    pub fn of(user: &User, address: IpAddr) -> Self {
+    pub(crate) fn of(user: &User, address: IpAddr) -> Self {
         let level = Level::of(user);
         let name = match level {
             Level::Strangers => address.to_canonical().to_string().into(),
@@ -94,8 +94,8 @@ impl Flow {
         Self { level, name }
     }
 
-    /// What the server does on its own account.
-    pub fn own() -> Self {
+    /// The flow of what the server does by itself.
+    pub(crate) fn own() -> Self {
         Self {
             level: Level::System,
             name: "".into(),
@@ -105,7 +105,7 @@ impl Flow {
 
 /// One pool.
 #[derive(Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// What it was made with, and what of that is given out at present.
     most: u64,
     size: u64,
@@ -114,7 +114,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub fn new(size: u64) -> Self {
+    pub(crate) fn new(size: u64) -> Self {
         Self {
             most: size,
             size,
@@ -124,7 +124,7 @@ impl Pool {
     }
 
     /// May this flow have so much more?
-    pub fn has_room(&self, flow: &Flow, amount: u64) -> bool {
+    pub(crate) fn has_room(&self, flow: &Flow, amount: u64) -> bool {
         let Some(left) = self.free_for(flow.level).checked_sub(amount) else {
             return false;
         };
@@ -132,7 +132,7 @@ impl Pool {
     }
 
     /// Take so much if there is room.
-    pub fn take(&mut self, flow: &Flow, amount: u64) -> bool {
+    pub(crate) fn take(&mut self, flow: &Flow, amount: u64) -> bool {
         let room = self.has_room(flow, amount);
         if room {
             self.charge(flow, amount);
@@ -141,13 +141,13 @@ impl Pool {
     }
 
     /// Take so much without asking: it is spent already.
-    pub fn charge(&mut self, flow: &Flow, amount: u64) {
+    pub(crate) fn charge(&mut self, flow: &Flow, amount: u64) {
         self.by_level[flow.level as usize] += amount;
         *self.by_flow.entry(flow.clone()).or_default() += amount;
     }
 
     /// Give so much back.
-    pub fn give(&mut self, flow: &Flow, amount: u64) {
+    pub(crate) fn give(&mut self, flow: &Flow, amount: u64) {
         let level = &mut self.by_level[flow.level as usize];
         *level = level.saturating_sub(amount);
         if let Some(held) = self.by_flow.get_mut(flow) {
@@ -160,7 +160,7 @@ impl Pool {
 
     /// Somebody who was let in waited so long for the processor. Where that is too long, fewer are
     /// let in at a time, and where it is not, one more.
-    pub fn waited(&mut self, time: Duration) {
+    pub(crate) fn waited(&mut self, time: Duration) {
         self.size = if time > LONG_WAIT {
             (self.size - self.size.div_ceil(10)).max(self.most.div_ceil(LEAST_PART))
         } else {
@@ -168,11 +168,11 @@ impl Pool {
         };
     }
 
-    pub fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.by_level.iter().sum()
     }
 
-    pub fn in_use(&self, level: Level) -> u64 {
+    pub(crate) fn in_use(&self, level: Level) -> u64 {
         self.by_level[level as usize]
     }
 

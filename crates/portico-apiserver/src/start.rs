@@ -29,7 +29,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Who the controllers in this process are.
+/// The user of the controllers in this process.
 const OWN_USER: &str = "portico:controllers-in-process";
 /// The file in the directory of certificates that says where the embedded store is.
 const STORE_NOTE: &str = "store";
@@ -37,6 +37,7 @@ const STORE_NOTE: &str = "store";
 const RENEWAL: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum StartError {
     #[error("cannot listen on {address}: choose another --bind-address or --secure-port")]
     Listen {
@@ -55,8 +56,11 @@ pub enum StartError {
 
 /// A server that runs until `stop` is called.
 pub struct Running {
+    /// The address that it listens on.
     pub address: SocketAddr,
+    /// The kubeconfig of the administrator, if the server wrote one.
     pub kubeconfig: Option<PathBuf>,
+    /// How the controllers in this process reach the server.
     pub own_client: OwnClient,
     app: Arc<App>,
     advertised: Advertised,
@@ -68,10 +72,12 @@ pub struct Running {
 /// How controllers in this process reach the server: as ordinary clients, with a token that no
 /// other process knows.
 pub struct OwnClient {
+    /// The address of the server.
     pub url: String,
     /// The CA of the server's certificate; `None` where the certificate is not of this server's
     /// making.
     pub authority: Option<PathBuf>,
+    /// The token of these clients, which is valid for this process.
     pub token: String,
 }
 
@@ -93,7 +99,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     system::bootstrap(&app.registry)
         .await
         .map_err(|error| StartError::Bootstrap(error.to_string()))?;
-    // Before anybody else can take its address.
+    // First of all, so that no other program takes its address.
     let kubernetes =
         system::keep_kubernetes_service(Arc::clone(&app.registry), advertised.clone()).await;
     let service_cidr =
@@ -144,6 +150,9 @@ impl Running {
         system::leave(&self.app.registry, &self.advertised).await;
         self.stop.send_replace(true);
         let _ = self.serving.await;
+        if let Some(audit) = &self.app.audit {
+            audit.flush().await;
+        }
         self.app.registry.store.close().await;
     }
 }

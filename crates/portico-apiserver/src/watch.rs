@@ -24,7 +24,7 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 /// What to watch and how to tell about it.
-pub struct Watcher {
+pub(crate) struct Watcher {
     pub registry: Arc<Registry>,
     pub kind: Arc<dyn Kind>,
     pub labels: LabelSelector,
@@ -45,7 +45,7 @@ pub struct Watcher {
 
 impl Watcher {
     /// The events as pieces of the response body.
-    pub fn stream(self) -> impl Stream<Item = Bytes> {
+    pub(crate) fn stream(self) -> impl Stream<Item = Bytes> {
         let now = Instant::now();
         let end = now + self.timeout;
         let state = State {
@@ -101,7 +101,8 @@ impl State {
                 Ok(Ok(events)) => match self.watcher.events(&events, &mut self.sent) {
                     Ok(piece) if piece.is_empty() => {}
                     Ok(piece) => {
-                        // Who is told of changes knows how far it is.
+                        // A client that gets changes knows its revision, so the next bookmark can
+                        // wait.
                         self.bookmark_at = next_bookmark(Instant::now(), self.end);
                         return Some(piece);
                     }

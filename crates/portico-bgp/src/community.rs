@@ -25,10 +25,13 @@ pub struct LargeCommunity(pub [u32; 3]);
 /// Both kinds, sorted and without repetition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Communities {
+    /// Communities of RFC 1997.
     pub small: Vec<Community>,
+    /// Large communities of RFC 8092.
     pub large: Vec<LargeCommunity>,
 }
 
+/// A text that is no community.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a community: write 64512:100, 64512:1:100 for a large one, or a name such as \
@@ -40,6 +43,7 @@ impl Communities {
     /// More would leave too little room for routes in a message.
     pub const MOST: usize = 100;
 
+    /// Communities as people write them: `64512:100`, `64512:1:100`, `no-export`.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, NotACommunity> {
         let mut all = Self::default();
         for text in texts {
@@ -52,12 +56,14 @@ impl Communities {
         Ok(all)
     }
 
+    /// Adds the communities of the other, each once.
     pub fn add(&mut self, other: &Self) {
         self.small.extend(&other.small);
         self.large.extend(&other.large);
         self.tidy();
     }
 
+    /// Whether there are more than [`Self::MOST`] of either kind.
     pub fn are_too_many(&self) -> bool {
         self.small.len() > Self::MOST || self.large.len() > Self::MOST
     }

@@ -10,13 +10,17 @@ const UNICAST: u8 = 1;
 /// portico-model: this crate knows nothing of Services, and numbers what goes on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AfiSafi {
+    /// IPv4 addresses of hosts.
     Ipv4Unicast,
+    /// IPv6 addresses of hosts.
     Ipv6Unicast,
 }
 
 impl AfiSafi {
+    /// In the order in which they are offered.
     pub const BOTH: [Self; 2] = [Self::Ipv4Unicast, Self::Ipv6Unicast];
 
+    /// The family of an address.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() {
             Self::Ipv4Unicast
@@ -25,10 +29,12 @@ impl AfiSafi {
         }
     }
 
+    /// The family of a prefix.
     pub fn of_net(net: &IpNet) -> Self {
         Self::of(net.addr())
     }
 
+    /// The address family identifier of BGP.
     pub fn afi(self) -> u16 {
         match self {
             Self::Ipv4Unicast => 1,
@@ -36,6 +42,7 @@ impl AfiSafi {
         }
     }
 
+    /// The subsequent address family identifier of BGP: unicast.
     pub fn safi(self) -> u8 {
         UNICAST
     }
@@ -49,7 +56,7 @@ impl AfiSafi {
         }
     }
 
-    /// Of an address.
+    /// The length of an address in bits.
     pub fn bits(self) -> u8 {
         match self {
             Self::Ipv4Unicast => 32,
@@ -67,13 +74,17 @@ impl fmt::Display for AfiSafi {
     }
 }
 
+/// A value for each family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerFamily<T> {
+    /// The value for IPv4.
     pub v4: T,
+    /// The value for IPv6.
     pub v6: T,
 }
 
 impl<T> PerFamily<T> {
+    /// The value of a family.
     pub fn get(&self, family: AfiSafi) -> &T {
         match family {
             AfiSafi::Ipv4Unicast => &self.v4,
@@ -81,6 +92,7 @@ impl<T> PerFamily<T> {
         }
     }
 
+    /// The value of a family, to be changed.
     pub fn get_mut(&mut self, family: AfiSafi) -> &mut T {
         match family {
             AfiSafi::Ipv4Unicast => &mut self.v4,

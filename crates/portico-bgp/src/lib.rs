@@ -11,9 +11,9 @@
 //! What it does not do: listen, keep what peers announce, choose among routes. Why it is as it is:
 //! `design/0010-bgp.md`.
 
-#![warn(clippy::iter_over_hash_type, clippy::use_self, unreachable_pub)]
+#![warn(clippy::iter_over_hash_type)]
 
-pub mod community;
+mod community;
 mod family;
 pub mod message;
 pub mod routes;

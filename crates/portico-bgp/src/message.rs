@@ -17,6 +17,7 @@ use crate::wire::Reader;
 
 /// Every message begins with these.
 const MARKER: [u8; 16] = [0xff; 16];
+/// The length of the header of each message.
 pub const HEADER: usize = 19;
 /// We do not ask for longer ones (RFC 8654).
 pub const LARGEST: usize = 4096;
@@ -27,11 +28,16 @@ const NOTIFICATION: u8 = 3;
 const KEEPALIVE: u8 = 4;
 const ROUTE_REFRESH: u8 = 5;
 
+/// A message of BGP-4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
+    /// The first message, with the speaker's identity and capabilities.
     Open(Open),
+    /// Routes that come and go.
     Update(Update),
+    /// An error, after which the session ends.
     Notification(Notification),
+    /// A sign of life.
     Keepalive,
     /// The peer wants to hear everything of a family again. `None`: of one that we know nothing of.
     RouteRefresh(Option<AfiSafi>),
@@ -98,6 +104,7 @@ fn refresh(mut reader: Reader<'_>) -> Option<AfiSafi> {
     AfiSafi::from_wire(afi, safi).filter(|_| subtype == 0)
 }
 
+/// The bytes of a KEEPALIVE.
 pub fn keepalive() -> Vec<u8> {
     frame(KEEPALIVE, &[])
 }
@@ -108,7 +115,7 @@ pub fn route_refresh(family: AfiSafi) -> Vec<u8> {
     frame(ROUTE_REFRESH, &[high, low, 0, family.safi()])
 }
 
-/// A message around its body. Whoever makes a body sees to it that it is not too long.
+/// A message around its body. The callers keep the body within `MOST`.
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(HEADER + body.len()).unwrap_or(u16::MAX);
     let mut message = Vec::with_capacity(length.into());

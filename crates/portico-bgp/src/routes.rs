@@ -15,24 +15,27 @@ use std::sync::Arc;
 /// What a route says beside where it goes: equal ones are told in one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attributes {
+    /// The communities that are attached to the route.
     pub communities: Communities,
-    /// Of use among the speakers of one AS only; others never hear of it.
+    /// Sent to speakers of the same AS only.
     pub local_preference: Option<u32>,
 }
 
 /// How the addresses of one pool are announced.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Policy {
+    /// What the routes of the pool say.
     pub attributes: Arc<Attributes>,
     /// The length of the prefixes that addresses are aggregated to.
     pub aggregation_v4: u8,
+    /// The same for IPv6.
     pub aggregation_v6: u8,
     /// The names of the peers that hear of it; empty: all.
     pub peers: BTreeSet<String>,
 }
 
 impl Default for Policy {
-    /// Single addresses, to everybody.
+    /// Single addresses, to every peer.
     fn default() -> Self {
         let (aggregation_v4, aggregation_v6) =
             (AfiSafi::Ipv4Unicast.bits(), AfiSafi::Ipv6Unicast.bits());
@@ -74,11 +77,16 @@ impl Policy {
 pub enum Conflict {
     /// They come from pools with different local preferences: it gets none of them.
     LocalPreference {
+        /// The prefix that is announced without a local preference.
         prefix: IpNet,
+        /// The preferences of its addresses, sorted.
         preferences: Vec<u32>,
     },
     /// Together they have more communities than can be told.
-    Communities { prefix: IpNet },
+    Communities {
+        /// The prefix that is announced with the first of them only.
+        prefix: IpNet,
+    },
 }
 
 impl fmt::Display for Conflict {
@@ -110,6 +118,7 @@ impl fmt::Display for Conflict {
 /// A route of a peer that changed: what it is now, or that there is none.
 pub type Change = (IpNet, Option<Arc<Attributes>>);
 
+/// The addresses that this node announces, and the routes that follow for each peer.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Sorted and without repetition.
@@ -219,6 +228,7 @@ impl Table {
             .collect()
     }
 
+    /// Prefixes whose addresses do not agree.
     pub fn conflicts(&self) -> impl Iterator<Item = &Conflict> {
         self.conflicts.values().flatten()
     }

@@ -34,11 +34,11 @@ use std::time::Duration;
 /// Since some moment that does not change while the process lives.
 pub type Time = Duration;
 
-/// For a connection to be made.
+/// The time limit for a connection to be made.
 const CONNECT: Duration = Duration::from_secs(5);
-/// For the peer to say who it is, once it is connected.
+/// How long a connected peer may take to send its OPEN.
 const INTRODUCTION: Duration = Duration::from_secs(60);
-/// Between the first two attempts. Each further one waits twice as long.
+/// The time between the first two attempts. Each further one waits twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// A session that lasted so long was a good one: the next attempt comes soon.
 const GOOD_SESSION: Duration = Duration::from_secs(30);
@@ -46,17 +46,26 @@ const GOOD_SESSION: Duration = Duration::from_secs(30);
 /// When something happens, and a number from 0 to 1 by chance, so that not all nodes call at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Now {
+    /// The time since a start that the driver chose.
     pub time: Time,
+    /// A random number from 0 to 1.
     pub chance: f64,
 }
 
+/// The state of a session (RFC 4271, 8.2.2; `Connect` and `Active` are [`State::Connecting`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
+    /// It was not started, or was told to stop.
     Stopped,
+    /// The next attempt is not due yet.
     Waiting,
+    /// A connection is being opened.
     Connecting,
+    /// The OPEN was sent, and that of the peer is awaited.
     OpenSent,
+    /// Both OPENs were accepted, and a KEEPALIVE of the peer is awaited.
     OpenConfirm,
+    /// Routes are exchanged.
     Established,
 }
 
@@ -95,6 +104,7 @@ pub enum Stop {
 pub enum Output {
     /// Make a connection.
     Connect,
+    /// Send these bytes.
     Send(Vec<u8>),
     /// Close the connection, or stop making one; what was to be sent is sent before.
     Close,
@@ -109,6 +119,7 @@ pub enum Output {
 /// How it goes, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
+    /// Whether routes are exchanged.
     pub established: bool,
     /// Routes that the peer has been told.
     pub routes: usize,
@@ -161,10 +172,12 @@ impl Session {
         }
     }
 
+    /// What the session was made with.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
+    /// The state at present.
     pub fn state(&self) -> State {
         match self.phase {
             Phase::Stopped => State::Stopped,
@@ -176,6 +189,7 @@ impl Session {
         }
     }
 
+    /// How the session goes.
     pub fn status(&self) -> Status {
         let established = match &self.phase {
             Phase::Established(established) => Some(established),
@@ -403,7 +417,8 @@ impl Session {
         }
     }
 
-    /// Without a session there is nothing to take back, and nobody to tell.
+    /// Ends an attempt for good. Without a session nothing was announced, so nothing is withdrawn
+    /// and no NOTIFICATION is sent.
     fn end(&mut self, out: &mut Vec<Output>, stop: Stop) {
         self.stop = Some(stop);
         match self.phase {
@@ -436,7 +451,7 @@ impl Session {
         }
     }
 
-    /// What the peer did is wrong: it is told, and the session is over.
+    /// Ends the session with a notification, since the peer broke the protocol.
     fn refuse(&mut self, out: &mut Vec<Output>, now: Now, notification: Notification) {
         self.give_up(
             out,

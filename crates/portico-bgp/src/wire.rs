@@ -37,12 +37,12 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// As many bytes as the next byte says.
+    /// Takes as many bytes as the next byte says.
     pub(crate) fn short_block(&mut self) -> Option<&'a [u8]> {
         self.block(|reader| reader.u8().map(usize::from))
     }
 
-    /// As many bytes as the next two say.
+    /// Takes as many bytes as the next two say.
     pub(crate) fn long_block(&mut self) -> Option<&'a [u8]> {
         self.block(|reader| reader.u16().map(usize::from))
     }

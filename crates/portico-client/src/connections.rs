@@ -27,6 +27,7 @@ pub struct Connections {
 }
 
 impl Connections {
+    /// Connections within these limits; `report` is told why each one is refused or closed.
     pub fn new(limits: Limits, report: impl Fn(Reason) + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::new(Table::new(limits)),

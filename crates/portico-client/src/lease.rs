@@ -1,4 +1,4 @@
-//! Election of one active replica by a Lease, as the Kubernetes components do it: whoever holds the
+//! Election of one active replica by a Lease, as the Kubernetes components do it: the holder of the
 //! Lease renews it; the others take it when it has not been renewed for its whole duration, by
 //! their own clock since they saw it change.
 //!
@@ -26,7 +26,7 @@ pub struct LeaseOptions {
     pub name: String,
     /// Different for each replica, for example host name and process.
     pub identity: String,
-    /// For how long the others leave a Lease alone that is not renewed.
+    /// How long the others leave a Lease alone that is not renewed.
     pub lease_duration: Duration,
     /// After how long without a renewal the holder stops its work; shorter than the duration.
     pub renew_deadline: Duration,
@@ -55,7 +55,7 @@ pub enum Step {
     Create(Box<Lease>),
     /// Take it or renew it.
     Replace(Box<Lease>),
-    /// Somebody else holds it.
+    /// Another replica holds it.
     Wait,
 }
 
@@ -234,7 +234,7 @@ impl Candidate {
         }
     }
 
-    /// One try to take or renew.
+    /// Tries once to take or renew the Lease.
     async fn attempt(&mut self) -> Attempt {
         match self.try_once().await {
             Ok(attempt) => attempt,

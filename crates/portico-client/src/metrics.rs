@@ -1,5 +1,5 @@
-//! How every daemon tells what it counts: in the text format of Prometheus, which whoever scrapes
-//! understands, and with every metric named and explained before there is anything to count.
+//! How every daemon tells what it counts: in the text format of Prometheus, with every metric named
+//! and explained before there is anything to count.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
@@ -14,7 +14,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Registration of metrics that are shown from the start.
 pub trait Show {
-    /// As `register`, but a family that has nothing yet shows its name, type and meaning.
+    /// Registers a metric so that a family without values shows its name, type and meaning already.
     fn show<M: Metric>(&mut self, name: impl Into<String>, help: &str, metric: M);
 }
 
@@ -27,9 +27,11 @@ impl Show for Registry {
 /// A feature gate of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
+    /// The name of the feature.
     pub name: &'static str,
     /// `ALPHA` or `BETA`, and nothing once it is generally available, as Kubernetes writes it.
     pub stage: &'static str,
+    /// Whether it is turned on.
     pub enabled: bool,
 }
 
@@ -70,7 +72,7 @@ impl<M: EncodeMetric> EncodeMetric for Shown<M> {
     }
 }
 
-/// Everything that is registered.
+/// All registered metrics, in the text format of Prometheus.
 pub fn text(registry: &Registry) -> String {
     let mut open_metrics = String::new();
     // Writing to a text cannot fail.

@@ -14,7 +14,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// For the head of a request to arrive, counted from the connection or from the answer before it.
+/// The time limit for the head of a request to arrive, counted from the connection or from the
+/// answer before it.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Requests are a line and a few headers.
 const MOST_HEADER_BYTES: usize = 16 << 10;
@@ -102,7 +103,7 @@ where
         .max_buf_size(MOST_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // Whoever asked is gone: there is nobody to tell.
+        // An error here means that the client has gone, and no answer can reach it.
         _ = served => {}
         () = guest.ended() => {}
     }

@@ -63,8 +63,8 @@ pub struct Reflector<K> {
 }
 
 impl<K> Clone for Reflector<K> {
-    fn clone(&self) -> Reflector<K> {
-        Reflector {
+    fn clone(&self) -> Self {
+        Self {
             shared: Arc::clone(&self.shared),
         }
     }
@@ -73,7 +73,7 @@ impl<K> Clone for Reflector<K> {
 impl<K: Watched> Reflector<K> {
     /// `cut` takes away what nobody in this process reads. Nothing is asked before somebody
     /// subscribes.
-    pub fn new(api: Api<K>, backoff: Backoff, cut: fn(&mut K)) -> Reflector<K> {
+    pub fn new(api: Api<K>, backoff: Backoff, cut: fn(&mut K)) -> Self {
         let shared = Shared {
             api,
             backoff,
@@ -81,7 +81,7 @@ impl<K: Watched> Reflector<K> {
             state: Mutex::default(),
             noticed: Notify::new(),
         };
-        Reflector {
+        Self {
             shared: Arc::new(shared),
         }
     }
@@ -241,8 +241,8 @@ struct State<K> {
 }
 
 impl<K> Default for State<K> {
-    fn default() -> State<K> {
-        State {
+    fn default() -> Self {
+        Self {
             objects: BTreeMap::new(),
             listing: None,
             is_listed: false,
@@ -366,8 +366,8 @@ enum List<K> {
 }
 
 impl<K> Default for Inbox<K> {
-    fn default() -> Inbox<K> {
-        Inbox {
+    fn default() -> Self {
+        Self {
             failed: None,
             list: List::Over,
             changes: Pending::default(),
@@ -465,8 +465,8 @@ struct Pending<T> {
 }
 
 impl<T> Default for Pending<T> {
-    fn default() -> Pending<T> {
-        Pending {
+    fn default() -> Self {
+        Self {
             entries: BTreeMap::new(),
             turns: BTreeMap::new(),
             last: 0,

@@ -7,8 +7,8 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// A client that takes every certificate, whoever signed it and whatever name is in it. Who uses it
-/// knows the server by its address, or looks at the certificates before anything secret is sent
+/// A client that accepts every certificate, whatever CA signed it and whatever name is in it. Its
+/// callers know the server by its address, or check the certificates before anything secret is sent
 /// ([`rustls::ClientConnection::peer_certificates`]).
 pub fn any_certificate() -> Result<ClientConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());

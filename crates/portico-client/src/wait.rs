@@ -16,8 +16,8 @@ pub struct Backoff {
 
 impl Backoff {
     /// Waits from `first` to `longest`.
-    pub const fn new(first: Duration, longest: Duration) -> Backoff {
-        Backoff {
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self {
             first,
             longest,
             failures: 0,
@@ -25,13 +25,13 @@ impl Backoff {
     }
 
     /// For what a cluster has a few of, and people wait for.
-    pub const fn of_controllers() -> Backoff {
-        Backoff::new(Duration::from_millis(20), Duration::from_secs(2))
+    pub const fn of_controllers() -> Self {
+        Self::new(Duration::from_millis(20), Duration::from_secs(2))
     }
 
     /// For what runs on every node: thousands must not keep an API server from coming back.
-    pub const fn of_nodes() -> Backoff {
-        Backoff::new(Duration::from_millis(250), Duration::from_secs(30))
+    pub const fn of_nodes() -> Self {
+        Self::new(Duration::from_millis(250), Duration::from_secs(30))
     }
 
     /// What was tried worked.
@@ -90,8 +90,8 @@ pub(crate) struct WatchBackoff {
 }
 
 impl WatchBackoff {
-    pub(crate) fn new(backoff: Backoff) -> WatchBackoff {
-        WatchBackoff {
+    pub(crate) fn new(backoff: Backoff) -> Self {
+        Self {
             backoff,
             last: None,
         }

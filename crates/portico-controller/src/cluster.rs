@@ -24,9 +24,9 @@ pub struct Cluster {
 
 impl Cluster {
     /// Nothing is asked before a controller starts.
-    pub fn new(client: Client) -> Cluster {
+    pub fn new(client: Client) -> Self {
         let backoff = Backoff::of_controllers();
-        Cluster {
+        Self {
             services: Reflector::new(Api::all(client.clone()), backoff, |_| {}),
             nodes: Reflector::new(Api::all(client.clone()), backoff, |node| {
                 node.metadata.managed_fields = None;

@@ -1,4 +1,4 @@
-//! Services without what nobody here reads. Who set which field is half of a Service that several
+//! Services without what no code here reads. managedFields are half of a Service that several
 //! programs write to, and every change of each comes back twice: in the answer and by the watch.
 
 use std::borrow::Cow;
@@ -43,7 +43,7 @@ impl From<Read> for LightService {
             spec,
             status,
         }: Read,
-    ) -> LightService {
+    ) -> Self {
         let metadata = ObjectMeta {
             name: metadata.name,
             namespace: metadata.namespace,
@@ -57,7 +57,7 @@ impl From<Read> for LightService {
             finalizers: metadata.finalizers,
             ..ObjectMeta::default()
         };
-        LightService(Service {
+        Self(Service {
             metadata,
             spec,
             status,

@@ -13,14 +13,14 @@ use portico_model::key::ObjectKey;
 /// How long a Service waits after its first failure, twice as long after each further one, and at
 /// most.
 #[derive(Clone, Copy, Debug)]
-pub struct Delays {
+pub(crate) struct Delays {
     pub first: Duration,
     pub last: Duration,
 }
 
 /// How the work on a Service ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     Done,
     Failed,
     /// Nothing failed, and there is more to do after this time. What failed before is not
@@ -28,7 +28,7 @@ pub enum End {
     Again(Duration),
 }
 
-pub struct Queue {
+pub(crate) struct Queue {
     limit: usize,
     delays: Delays,
     ready: VecDeque<ObjectKey>,
@@ -43,7 +43,7 @@ pub struct Queue {
 
 impl Queue {
     /// `limit`: how many Services may be worked on at a time.
-    pub fn new(limit: usize, delays: Delays) -> Self {
+    pub(crate) fn new(limit: usize, delays: Delays) -> Self {
         Self {
             limit: limit.max(1),
             delays,
@@ -56,14 +56,14 @@ impl Queue {
         }
     }
 
-    pub fn add(&mut self, key: ObjectKey) {
+    pub(crate) fn add(&mut self, key: ObjectKey) {
         if self.wanted.insert(key.clone()) && !self.active.contains(&key) {
             self.ready.push_back(key);
         }
     }
 
     /// Work on it then, or earlier if there is a reason.
-    pub fn add_at(&mut self, key: ObjectKey, at: Instant) {
+    pub(crate) fn add_at(&mut self, key: ObjectKey, at: Instant) {
         if self.due.get(&key).is_none_or(|due| at < *due) {
             self.cancel(&key);
             self.delayed.insert((at, key.clone()));
@@ -72,7 +72,7 @@ impl Queue {
     }
 
     /// The next Service to work on; `finish` has to follow.
-    pub fn start(&mut self, now: Instant) -> Option<ObjectKey> {
+    pub(crate) fn start(&mut self, now: Instant) -> Option<ObjectKey> {
         while self.delayed.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, key)) = self.delayed.pop_first() {
                 self.due.remove(&key);
@@ -90,7 +90,7 @@ impl Queue {
     }
 
     /// Returns after how long a failed Service is tried again.
-    pub fn finish(&mut self, key: ObjectKey, end: End, now: Instant) -> Option<Duration> {
+    pub(crate) fn finish(&mut self, key: ObjectKey, end: End, now: Instant) -> Option<Duration> {
         self.active.remove(&key);
         if self.wanted.contains(&key) {
             self.ready.push_back(key.clone());
@@ -112,28 +112,28 @@ impl Queue {
         Some(delay)
     }
 
-    pub fn is_active(&self, key: &ObjectKey) -> bool {
+    pub(crate) fn is_active(&self, key: &ObjectKey) -> bool {
         self.active.contains(key)
     }
 
     /// Services that are worked on or could be.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ready.len() + self.active.len()
     }
 
     /// Services whose last work failed.
-    pub fn failing(&self) -> usize {
+    pub(crate) fn failing(&self) -> usize {
         self.failures.len()
     }
 
     /// There is no such Service any more.
-    pub fn forget(&mut self, key: &ObjectKey) {
+    pub(crate) fn forget(&mut self, key: &ObjectKey) {
         self.cancel(key);
         self.failures.remove(key);
     }
 
     /// When `start` may have something to return although nothing was added or finished.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.delayed.first().map(|(due, _)| *due)
     }
 

@@ -140,8 +140,8 @@ struct Watch {
 }
 
 impl Watch {
-    fn start() -> Watch {
-        Watch {
+    fn start() -> Self {
+        Self {
             start: Instant::now(),
             processor: processor_time(),
         }

@@ -5,6 +5,7 @@
 //!
 //! Which packet waits for which Service, and how long, is decided by the reader of this queue.
 
+use crate::netlink::uapi::*;
 use crate::netlink::{Message, Messages, Socket};
 use portico_model::table::{Family, FrontendKey, Protocol};
 use std::io;
@@ -12,22 +13,20 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Queues that are ours if nobody has them: a daemon that starts may find one that stops.
+/// Queue numbers, of which the first free one is taken: a daemon that starts may find one that
+/// stops.
 const NUMBERS: std::ops::Range<u16> = 27960..27964;
 /// Packets that wait at most; others go on.
 const MOST: u32 = 128;
 /// Headers are enough, with all that can stand between them.
 const BYTES: u32 = 64;
 
-const SUBSYSTEM: u8 = 3;
-const PACKET: u8 = 0;
-const VERDICT: u8 = 1;
-const CONFIGURE: u8 = 2;
-
 /// Where a rule sends packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
+    /// The number of the queue.
     pub number: u16,
+    /// The expression that sends packets to it.
     pub way: Way,
 }
 
@@ -41,7 +40,8 @@ pub enum Way {
 }
 
 impl Way {
-    pub const ALL: [Way; 2] = [Way::Own, Way::Xtables];
+    /// Both ways, the one to prefer first.
+    pub const ALL: [Self; 2] = [Self::Own, Self::Xtables];
 }
 
 /// All that rules may name.
@@ -52,10 +52,13 @@ pub fn queues() -> impl Iterator<Item = Queue> {
 /// A packet that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyPacket {
+    /// The number by which the packet is answered.
     pub id: u32,
+    /// The frontend that it is for.
     pub to: FrontendKey,
 }
 
+/// What to do with a packet that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Look for a Service once more.
@@ -69,9 +72,9 @@ pub enum Answer {
 impl Answer {
     fn code(self) -> u32 {
         match self {
-            Answer::Again => 4,
-            Answer::On => 1,
-            Answer::Drop => 0,
+            Self::Again => NF_REPEAT,
+            Self::On => NF_ACCEPT,
+            Self::Drop => NF_DROP,
         }
     }
 }
@@ -86,10 +89,11 @@ pub struct EarlyPacketQueue {
 }
 
 impl EarlyPacketQueue {
-    pub fn open() -> io::Result<EarlyPacketQueue> {
+    /// Takes the first queue that is free, in the network namespace of the calling thread.
+    pub fn open() -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for number in NUMBERS {
-            match EarlyPacketQueue::listen(number) {
+            match Self::listen(number) {
                 Err(error) => last = error,
                 listening => return listening,
             }
@@ -97,19 +101,17 @@ impl EarlyPacketQueue {
         Err(last)
     }
 
-    fn listen(number: u16) -> io::Result<EarlyPacketQueue> {
+    fn listen(number: u16) -> io::Result<Self> {
         let mut socket = Socket::netfilter()?;
         let (mut configure, mut early) = (Messages::new(), Vec::new());
-        message(&mut configure, CONFIGURE, number, |m| {
-            const LISTEN: u8 = 1;
-            const COPY_PACKET: u8 = 2;
-            const GO_ON_WHEN_FULL: u32 = 1;
+        message(&mut configure, NFQNL_MSG_CONFIG, number, |m| {
             let [a, b, c, d] = BYTES.to_be_bytes();
-            m.put(1, &[LISTEN, 0, 0, 0]);
-            m.put(2, &[a, b, c, d, COPY_PACKET]);
-            m.put_u32_be(3, MOST);
-            m.put_u32_be(4, GO_ON_WHEN_FULL);
-            m.put_u32_be(5, GO_ON_WHEN_FULL);
+            m.put(NFQA_CFG_CMD, &[NFQNL_CFG_CMD_BIND, 0, 0, 0]);
+            m.put(NFQA_CFG_PARAMS, &[a, b, c, d, NFQNL_COPY_PACKET]);
+            m.put_u32_be(NFQA_CFG_QUEUE_MAXLEN, MOST);
+            // A full queue lets packets go on.
+            m.put_u32_be(NFQA_CFG_MASK, NFQA_CFG_F_FAIL_OPEN);
+            m.put_u32_be(NFQA_CFG_FLAGS, NFQA_CFG_F_FAIL_OPEN);
         });
         configure.acknowledge_last();
         // Rules of an earlier process may send packets already.
@@ -117,7 +119,7 @@ impl EarlyPacketQueue {
             socket.exchange_among(&configure, |message| early.extend(packet(&message)))?;
         replies.into_result()?;
         let fd = socket.as_raw_fd();
-        let early_packets = EarlyPacketQueue {
+        let early_packets = Self {
             socket: Arc::new(Mutex::new(socket)),
             fd,
             number,
@@ -126,15 +128,17 @@ impl EarlyPacketQueue {
         Ok(early_packets)
     }
 
+    /// The number of the queue, for the rules.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// Who came since the last call. When the descriptor becomes readable, ask.
+    /// The early packets that came since the last call. To be called when the descriptor is
+    /// readable.
     pub fn early_packets(&self) -> io::Result<Vec<EarlyPacket>> {
         let mut packets = Vec::new();
-        // Those that there was no room to tell of went on; there may be others behind them, and
-        // nobody says so again.
+        // Packets that the socket had no room for were let on by the kernel; others may be queued
+        // behind them, and the kernel does not announce those again.
         while let Err(error) = self
             .lock()
             .notifications(|message| packets.extend(packet(&message)))
@@ -153,12 +157,13 @@ impl EarlyPacketQueue {
             .collect())
     }
 
+    /// Answers packets by their numbers.
     pub fn answer(&self, answers: impl IntoIterator<Item = (u32, Answer)>) -> io::Result<()> {
         let mut messages = Messages::new();
         for (id, answer) in answers {
             let verdict = [answer.code().to_be_bytes(), id.to_be_bytes()];
-            message(&mut messages, VERDICT, self.number, |m| {
-                m.put(2, verdict.as_flattened())
+            message(&mut messages, NFQNL_MSG_VERDICT, self.number, |m| {
+                m.put(NFQA_VERDICT_HDR, verdict.as_flattened())
             });
         }
         if messages.is_empty() {
@@ -182,7 +187,7 @@ impl AsRawFd for EarlyPacketQueue {
 /// The header of these messages names the queue.
 fn message(messages: &mut Messages, command: u8, number: u16, body: impl FnOnce(&mut Messages)) {
     let [high, low] = number.to_be_bytes();
-    messages.message(u16::from_be_bytes([SUBSYSTEM, command]), 0, |m| {
+    messages.message(u16::from_be_bytes([NFNL_SUBSYS_QUEUE, command]), 0, |m| {
         m.raw(&[0, 0, high, low]);
         body(m);
     });
@@ -190,18 +195,18 @@ fn message(messages: &mut Messages, command: u8, number: u16, body: impl FnOnce(
 
 /// Its number, and where it goes if that can be told.
 fn packet(message: &Message) -> Option<(u32, Option<FrontendKey>)> {
-    if message.kind != u16::from_be_bytes([SUBSYSTEM, PACKET]) {
+    if message.kind != u16::from_be_bytes([NFNL_SUBSYS_QUEUE, NFQNL_MSG_PACKET]) {
         return None;
     }
     let attribute = |kind| message.attributes(4).find_kind(kind);
-    let id = attribute(1)?.data.first_chunk()?;
+    let id = attribute(NFQA_PACKET_HDR)?.data.first_chunk()?;
     Some((
         u32::from_be_bytes(*id),
-        attribute(10).and_then(|payload| destination(payload.data)),
+        attribute(NFQA_PAYLOAD).and_then(|payload| destination(payload.data)),
     ))
 }
 
-/// Of an IP packet with ports.
+/// The destination of an IP packet with ports.
 fn destination(packet: &[u8]) -> Option<FrontendKey> {
     let first = packet.first()?;
     let (address, protocol, header): (IpAddr, _, usize) = match first >> 4 {

@@ -3,9 +3,9 @@
 //! Each dataplane is a folder of the same shape: `plan` (pure: installed and wanted → operations),
 //! `read` (what the kernel has), `mod` (the [`Dataplane`]: remembers what is installed, sends one
 //! batch per change, atomic where the kernel has such). `netlink` has the message encoding and the
-//! socket that they share, `conntrack` ends flows whose endpoint is gone, `early_packets` has packets
-//! wait that come before their Service, `link` is for those who speak below IP, `thread` for those
-//! who have to run on time.
+//! socket that they share, `conntrack` ends flows whose endpoint is gone, `early_packets` has
+//! packets wait that come before their Service, `link` is for protocols below IP, `thread` for
+//! loops that have to run on time.
 
 pub mod conntrack;
 pub mod early_packets;
@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 /// `replace` is called at start, after an error, when the node's rules change and on a slow timer;
 /// `apply` for everything else.
 pub trait Dataplane: Send {
+    /// The name of the mode: `nftables`, `iptables` or `ipvs`.
     fn name(&self) -> &'static str;
 
     /// Make the kernel equal to the table: reads what is there, adopts what is right (also what an
@@ -41,8 +42,8 @@ pub trait Dataplane: Send {
     /// what is installed is unknown: call `replace`.
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError>;
 
-    /// It is known that nobody else touched what is installed, so that a look for drift would find
-    /// none. "No" where it cannot be told.
+    /// Whether it is known that no other program changed what is installed, so that a look for
+    /// drift would find none. `false` where that cannot be known.
     fn is_undisturbed(&mut self) -> bool {
         false
     }
@@ -89,8 +90,8 @@ pub struct Report {
     pub drift: Vec<String>,
 }
 
-/// How the kernel differs from a table, for somebody who asks about one frontend. In words, for
-/// people.
+/// How the kernel differs from a table, as sentences for the reader of `explain` about one
+/// frontend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     /// In what serves the frontend.
@@ -111,6 +112,7 @@ pub struct FoundEdge {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum ApplyError {
     #[error("{doing}: {source}")]
     Kernel {

@@ -8,14 +8,15 @@ pub mod rtnetlink;
 
 use std::net::IpAddr;
 
+/// A hardware address of Ethernet.
 pub type Mac = [u8; 6];
 
-/// So many bytes at a place.
+/// The bytes at an offset, if there are so many.
 pub fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// That of a network with a single address.
+/// The prefix length of a network with a single address.
 pub fn longest_prefix(family_of: IpAddr) -> u8 {
     if family_of.is_ipv4() { 32 } else { 128 }
 }

@@ -8,7 +8,7 @@ use portico_model::table::{
 use std::sync::Arc;
 
 /// `10.96.0.LAST:80`, served by `10.244.0.N:8080`.
-pub fn port(name: &str, last: u8, endpoints: &[u8]) -> (PortKey, Arc<ServicePort>) {
+pub(crate) fn port(name: &str, last: u8, endpoints: &[u8]) -> (PortKey, Arc<ServicePort>) {
     let service = ObjectKey::new("default", name);
     let key = PortKey {
         service,
@@ -46,8 +46,8 @@ pub fn port(name: &str, last: u8, endpoints: &[u8]) -> (PortKey, Arc<ServicePort
     )
 }
 
-/// With these ports alone.
-pub fn table(ports: Vec<(PortKey, Arc<ServicePort>)>) -> ForwardingTable {
+/// A table with these ports alone.
+pub(crate) fn table(ports: Vec<(PortKey, Arc<ServicePort>)>) -> ForwardingTable {
     let rules = NodeRules {
         masquerade_mark: 0x4000,
         ..NodeRules::default()
@@ -56,7 +56,7 @@ pub fn table(ports: Vec<(PortKey, Arc<ServicePort>)>) -> ForwardingTable {
 }
 
 /// The frontend of the port with the address `10.96.0.1`.
-pub fn web() -> FrontendKey {
+pub(crate) fn web() -> FrontendKey {
     let address = Some([10, 96, 0, 1].into());
     FrontendKey {
         family: Family::V4,
@@ -68,7 +68,7 @@ pub fn web() -> FrontendKey {
 
 /// Names that no Kubernetes lets in, as an API server that is not what it should be could send
 /// them, and what of them must not come into a rule.
-pub fn hostile_names() -> Vec<String> {
+pub(crate) fn hostile_names() -> Vec<String> {
     [
         "a\" -j ACCEPT",
         "a\n-A INPUT -j ACCEPT",
@@ -87,7 +87,7 @@ pub fn hostile_names() -> Vec<String> {
 }
 
 /// A port whose Service, namespace and port have this name, in every kind of frontend.
-pub fn hostile(name: &str, last: u8) -> (PortKey, Arc<ServicePort>) {
+pub(crate) fn hostile(name: &str, last: u8) -> (PortKey, Arc<ServicePort>) {
     let (mut key, served) = port("web", last, &[1, 2]);
     key.service = ObjectKey::new(name, name);
     key.port = name.into();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Of the calling thread: 0 is that of others, 2 is SCHED_RR.
+    /// The scheduling policy of the calling thread: 0 is SCHED_OTHER, 2 is SCHED_RR.
     fn policy() -> u32 {
         let text = fs::read_to_string("/proc/thread-self/stat").unwrap();
         text.rsplit(')')

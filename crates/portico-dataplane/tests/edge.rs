@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod edge {
-    pub mod lab;
+    pub(crate) mod lab;
 }
 
 use edge::lab::{Flows, Lab, NODES, VIPS};

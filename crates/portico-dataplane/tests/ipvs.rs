@@ -105,9 +105,9 @@ struct Node {
 }
 
 impl Node {
-    fn new() -> Node {
+    fn new() -> Self {
         let bed = Testbed::new().unwrap();
-        let node = Node {
+        let node = Self {
             host: bed.host("node").unwrap(),
             _bed: bed,
         };

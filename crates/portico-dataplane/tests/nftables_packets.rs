@@ -22,15 +22,15 @@ struct Lab {
 }
 
 impl Lab {
-    fn new(rules: impl FnOnce(&mut NodeRules)) -> Lab {
-        Lab::with(Cluster::new().unwrap(), None, rules)
+    fn new(rules: impl FnOnce(&mut NodeRules)) -> Self {
+        Self::with(Cluster::new().unwrap(), None, rules)
     }
 
     fn with(
         cluster: Cluster,
         early_packets: Option<Queue>,
         rules: impl FnOnce(&mut NodeRules),
-    ) -> Lab {
+    ) -> Self {
         let open = || {
             Nftables::open(Table {
                 early_packets,
@@ -44,7 +44,7 @@ impl Lab {
             ..ForwardingTable::default()
         };
         rules(&mut table.rules);
-        Lab {
+        Self {
             cluster,
             nft,
             table,

@@ -20,10 +20,10 @@ struct Host {
 }
 
 impl Host {
-    fn new() -> Host {
+    fn new() -> Self {
         let bed = Testbed::new().unwrap();
         let host = bed.host("node").unwrap();
-        Host {
+        Self {
             nft: host.enter(|| Nftables::open(Table::NODE).unwrap()),
             host,
             _bed: bed,

@@ -21,9 +21,12 @@ const LEAST_RECORD: usize = 16;
 /// Names that stand for another name and lead on within the zone.
 const MOST_ALIASES: usize = 8;
 
+/// How a question came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
+    /// By UDP: the answer must fit into one packet.
     Udp,
+    /// By TCP.
     Tcp,
 }
 
@@ -33,6 +36,7 @@ pub enum Incoming {
     Noise,
     /// To be answered with this.
     Mistake(Box<Message>),
+    /// A question to be answered from the zone.
     Question(Box<Message>),
     /// AXFR or IXFR.
     Transfer(Box<Message>),

@@ -18,6 +18,10 @@ const OWN: [&str; 3] = ["svc", "lb", "node"];
 
 #[derive(Args, Clone, Debug)]
 #[command(rename_all = "kebab-case")]
+#[expect(
+    missing_docs,
+    reason = "a doc comment would replace the help of the command"
+)]
 pub struct Arguments {
     /// The zone to answer for, such as `k8s.example.com`.
     #[arg(long, value_name = "NAME")]
@@ -119,30 +123,45 @@ enum Kind {
 /// What is meant by the flags.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The kubeconfig; `None` for the pod's own credentials.
     pub kubeconfig: Option<PathBuf>,
+    /// The addresses to answer on.
     pub listen: Vec<Listen>,
+    /// The name of the zone, its name servers and its times.
     pub zone: zone::Settings,
+    /// Which names there are.
     pub index: index::Settings,
+    /// How the addresses of nodes are probed.
     pub checks: checks::Settings,
     /// In flight.
     pub most_probes: usize,
+    /// How long one probe may take.
     pub probe_timeout: Duration,
+    /// Clients that may transfer the zone.
     pub allow_transfer: Vec<IpNet>,
+    /// The file with the keys of transfers; `None` where they need none.
     pub transfer_keys: Option<PathBuf>,
+    /// Servers that are told of changes.
     pub notify: Vec<SocketAddr>,
+    /// Answers a second to one network by UDP; 0 for no limit.
     pub rate_limit: u32,
+    /// The most TCP connections at a time.
     pub tcp_connections: usize,
+    /// Where metrics and health are served; `None` for nowhere.
     pub metrics: Option<SocketAddr>,
 }
 
+/// An address to answer on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
+    /// The address and port.
     pub address: SocketAddr,
     /// Go on without it where the machine does not have its family.
     pub optional: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum ConfigError {
     #[error("--zone: {0}")]
     Zone(#[from] OriginError),
@@ -161,6 +180,7 @@ pub enum ConfigError {
 }
 
 impl Arguments {
+    /// Checks the flags, and fills in what they leave open.
     pub fn resolve(self) -> Result<Config, ConfigError> {
         let origin = Origin::new(&self.zone)?;
         let listen = listen(&self.listen);
@@ -224,8 +244,8 @@ impl Arguments {
 impl Kind {
     fn meaning(self) -> AddressKind {
         match self {
-            Kind::External => AddressKind::External,
-            Kind::Internal => AddressKind::Internal,
+            Self::External => AddressKind::External,
+            Self::Internal => AddressKind::Internal,
         }
     }
 }

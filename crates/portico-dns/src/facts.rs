@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub(crate) enum Reach {
     /// From inside the cluster.
     Cluster,
     /// On a port of nodes.
@@ -26,7 +26,7 @@ pub enum Reach {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
+pub(crate) struct Service {
     pub reach: Reach,
     pub cluster_ips: Vec<IpAddr>,
     pub families: Families,
@@ -46,7 +46,7 @@ pub struct Service {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub(crate) struct Port {
     /// Empty where it has none.
     pub name: String,
     /// As SRV wants it: `_tcp`.
@@ -57,14 +57,14 @@ pub struct Port {
 
 /// Ready endpoints of a Service by node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub(crate) struct Slice {
     pub service: ObjectKey,
     pub kind: String,
     pub ready: BTreeMap<String, u16>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     pub addresses: Vec<(AddressKind, IpAddr)>,
     /// Why it is not to get traffic from outside.
     pub unfit: Option<Unfit>,
@@ -76,7 +76,7 @@ pub enum AddressKind {
     Internal,
 }
 
-pub fn service(object: &core::Service) -> Option<(ObjectKey, Service)> {
+pub(crate) fn service(object: &core::Service) -> Option<(ObjectKey, Service)> {
     let name = named(&object.metadata)?;
     let spec = object.spec.clone().unwrap_or_default();
     let reach = match spec.type_.as_deref() {
@@ -141,7 +141,7 @@ fn port_number(number: i32) -> Option<u16> {
     u16::try_from(number).ok().filter(|number| *number > 0)
 }
 
-/// A Service from before there were two families has that of its address, and nobody says which.
+/// A Service from before there were two families has that of its address, which no field names.
 fn families(names: &[String]) -> Families {
     let has = |family: &str| names.iter().any(|name| name == family);
     if names.is_empty() {
@@ -164,7 +164,7 @@ fn addresses_of<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<IpAddr> {
     found
 }
 
-pub fn slice(object: &discovery::EndpointSlice) -> Option<(ObjectKey, Slice)> {
+pub(crate) fn slice(object: &discovery::EndpointSlice) -> Option<(ObjectKey, Slice)> {
     let name = named(&object.metadata)?;
     let owner = object.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
     let mut ready = BTreeMap::new();
@@ -193,7 +193,7 @@ pub fn slice(object: &discovery::EndpointSlice) -> Option<(ObjectKey, Slice)> {
     ))
 }
 
-pub fn node(object: &core::Node) -> Option<(String, Node)> {
+pub(crate) fn node(object: &core::Node) -> Option<(String, Node)> {
     let name = object.metadata.name.clone()?;
     let all = object
         .status
@@ -218,14 +218,14 @@ pub fn node(object: &core::Node) -> Option<(String, Node)> {
 
 /// What a node tells of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub(crate) struct Report {
     /// Where it says whether it is fit.
     pub healthz_port: Option<u16>,
     /// Where its node ports answer.
     pub reach: NodePortReach,
 }
 
-pub fn report(object: &Lease) -> Option<(String, Report)> {
+pub(crate) fn report(object: &Lease) -> Option<(String, Report)> {
     let node = report::node_of_lease(object.metadata.name.as_ref()?)?;
     let text = object
         .metadata

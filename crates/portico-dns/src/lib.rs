@@ -1,16 +1,17 @@
 //! `portico dns`: an authoritative zone made from Services, EndpointSlices and Nodes of any
 //! Kubernetes API server.
 //!
-//! What decides is pure: [`facts`] reads objects, [`index`] makes changes of the [`zone`] from them
+//! What decides is pure: `facts` reads objects, `index` makes changes of the `zone` from them
 //! and from the health of nodes, `portico_model::checks` says what to probe when, [`answer`] and
-//! [`transfer`] turn a question into an answer, [`limit`] and [`tsig`] say who gets one. What acts
-//! is thin: `watch`, `probe`, `server`, `notify`, `page`, and [`run`], which connects them.
+//! `transfer` turn a question into an answer, `limit` and `tsig` say which clients get one.
+//! What acts is thin: `watch`, `probe`, `server`, `notify`, `page`, and [`run`], which connects
+//! them.
 
 pub mod answer;
 pub mod config;
-pub mod facts;
-pub mod index;
-pub mod limit;
+mod facts;
+mod index;
+mod limit;
 mod metrics;
 mod notify;
 mod page;
@@ -19,9 +20,9 @@ mod run;
 mod server;
 #[cfg(test)]
 mod testing;
-pub mod transfer;
-pub mod tsig;
+mod transfer;
+mod tsig;
 mod watch;
-pub mod zone;
+mod zone;
 
 pub use run::{RunError, run};

@@ -1,6 +1,6 @@
-//! How many answers a network gets by UDP. Senders of UDP can lie about who they are, and an answer
-//! is larger than its question: whoever is flooded in this way gets no more than the limit. Honest
-//! ones are told now and then to come by TCP, where nobody can lie.
+//! How many answers a network gets by UDP. The source address of UDP can be forged, and an answer
+//! is larger than its question: a victim of such a flood gets no more than the limit. Now and then
+//! an answer tells honest clients to use TCP, where the address cannot be forged.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ const PLACES: usize = 1 << 16;
 const SLIP: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     Answer,
     /// Only the advice to use TCP.
     Truncate,
@@ -23,7 +23,7 @@ pub enum Verdict {
 
 /// One number for each network: until when its answers are paid for. A limit of so many a second
 /// lets as many pass at once.
-pub struct Limit<S> {
+pub(crate) struct Limit<S> {
     /// Microseconds that an answer costs; 0 is no limit.
     cost: u64,
     paid: Box<[AtomicU64]>,
@@ -32,15 +32,15 @@ pub struct Limit<S> {
 }
 
 impl<S: BuildHasher> Limit<S> {
-    /// `hasher` is to be one that nobody outside can foresee.
-    pub fn new(per_second: u32, hasher: S) -> Limit<S> {
+    /// `hasher` has to be seeded at random, so that clients cannot foresee collisions.
+    pub(crate) fn new(per_second: u32, hasher: S) -> Self {
         let cost = if per_second == 0 {
             0
         } else {
             (1_000_000 / u64::from(per_second)).max(1)
         };
         let places = if cost == 0 { 0 } else { PLACES };
-        Limit {
+        Self {
             cost,
             paid: (0..places).map(|_| AtomicU64::new(0)).collect(),
             slips: AtomicU64::new(0),
@@ -49,7 +49,7 @@ impl<S: BuildHasher> Limit<S> {
     }
 
     /// May this client have an answer; `now` is the time since some moment.
-    pub fn ask(&self, client: IpAddr, now: Duration) -> Verdict {
+    pub(crate) fn ask(&self, client: IpAddr, now: Duration) -> Verdict {
         let place = self.hasher.hash_one(network(client)) as usize % PLACES;
         let Some(paid) = self.paid.get(place) else {
             return Verdict::Answer;

@@ -11,23 +11,23 @@ use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicI64;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct Query {
+pub(crate) struct Query {
     transport: &'static str,
     record_type: &'static str,
     code: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub outcome: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct OfNode {
+pub(crate) struct OfNode {
     pub node: String,
 }
 
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     queries: Family<Query, Counter>,
     pub limited: Family<Outcome, Counter>,
@@ -46,8 +46,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn new() -> Metrics {
-        let mut metrics = Metrics {
+    pub(crate) fn new() -> Self {
+        let mut metrics = Self {
             registry: Registry::with_prefix("portico_dns"),
             queries: Family::default(),
             limited: Family::default(),
@@ -127,11 +127,16 @@ impl Metrics {
     }
 
     /// Everything, as Prometheus reads it.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         portico_client::metrics::text(&self.registry)
     }
 
-    pub fn answered(&self, transport: &'static str, kind: Option<RecordType>, code: ResponseCode) {
+    pub(crate) fn answered(
+        &self,
+        transport: &'static str,
+        kind: Option<RecordType>,
+        code: ResponseCode,
+    ) {
         let query = Query {
             transport,
             record_type: type_name(kind),

@@ -23,7 +23,7 @@ const WAITS: [Duration; 5] = [
 
 /// Tell one secondary of every change, for ever. `changes` holds the newest SOA; those in between
 /// are of no interest.
-pub async fn tell(
+pub(crate) async fn tell(
     secondary: SocketAddr,
     listen: Vec<Listen>,
     mut changes: watch::Receiver<Option<Record>>,
@@ -66,7 +66,7 @@ async fn tell_once(secondary: SocketAddr, listen: &[Listen], soa: &Record) -> io
         socket.send(&bytes).await?;
         match tokio::time::timeout(wait, answer(&socket, id)).await {
             Ok(Ok(())) => return Ok(true),
-            // Nobody listens there at the moment.
+            // No server listens there at the moment.
             Ok(Err(_)) => tokio::time::sleep(wait).await,
             Err(_) => {}
         }

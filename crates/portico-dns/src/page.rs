@@ -16,19 +16,19 @@ use tokio::sync::{mpsc, oneshot};
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 32;
 
-/// Whoever wants to know the state of nodes leaves word of where to tell it.
-pub type Curious = oneshot::Sender<String>;
+/// A request for the state of nodes: the answer is sent through it.
+pub(crate) type Curious = oneshot::Sender<String>;
 
 /// Where the answers come from.
-pub struct Pages {
+pub(crate) struct Pages {
     metrics: Arc<Metrics>,
     pub ready: AtomicBool,
     nodes: mpsc::Sender<Curious>,
 }
 
 impl Pages {
-    pub fn new(metrics: Arc<Metrics>, nodes: mpsc::Sender<Curious>) -> Pages {
-        Pages {
+    pub(crate) fn new(metrics: Arc<Metrics>, nodes: mpsc::Sender<Curious>) -> Self {
+        Self {
             metrics,
             ready: AtomicBool::new(false),
             nodes,
@@ -69,7 +69,7 @@ impl Pages {
 }
 
 /// Serve until dropped.
-pub async fn serve(listener: TcpListener, pages: Arc<Pages>) -> Infallible {
+pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>) -> Infallible {
     pages::serve(listener, MOST_CONNECTIONS, move |request| {
         answer(Arc::clone(&pages), request)
     })

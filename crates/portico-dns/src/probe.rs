@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 /// What is read of an answer: the first line is enough.
 const ENOUGH: usize = 64;
 
-pub async fn probe(address: SocketAddr, patience: Duration) -> Result<(), String> {
+pub(crate) async fn probe(address: SocketAddr, patience: Duration) -> Result<(), String> {
     match tokio::time::timeout(patience, ask(address)).await {
         Err(_) => Err(format!("no answer within {patience:?}")),
         Ok(Err(error)) => Err(error.to_string()),

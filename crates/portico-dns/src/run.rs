@@ -35,6 +35,7 @@ use tokio::sync::{mpsc, watch as channel};
 const BATCH: usize = 1000;
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum RunError {
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -155,8 +156,8 @@ impl Keeper {
         metrics: Arc<Metrics>,
         pages: Arc<Pages>,
         changes: channel::Sender<Option<Record>>,
-    ) -> Keeper {
-        Keeper {
+    ) -> Self {
+        Self {
             index: Index::new(config.index.clone()),
             feed: Feed::default(),
             started: Instant::now(),
@@ -199,7 +200,7 @@ impl Keeper {
                         self.finish(probe, answer);
                     }
                 }
-                // Whoever asked may be gone.
+                // The client may be gone.
                 Some(tell) = curious.recv() => drop(tell.send(self.describe())),
                 () = sleep_until(deadline) => {}
                 () = sleep(renewal) => {}
@@ -232,7 +233,7 @@ impl Keeper {
         }
     }
 
-    /// Everything that follows from what came in.
+    /// Does everything that follows from what came in.
     fn settle(&mut self) {
         let patches = self.index.take();
         let nodes_changed = patches
@@ -282,8 +283,8 @@ impl Keeper {
     }
 
     /// A new serial, but no more than one a second: it follows the clock and must not get ahead of
-    /// it, nor be one that was there before a restart. Whoever transferred the zone between the
-    /// change and its serial sees the serial change afterwards, and comes again.
+    /// it, nor be one that was there before a restart. A secondary that transferred the zone
+    /// between the change and its serial sees the serial change afterwards, and transfers it again.
     fn renew(&mut self) {
         if !self.informed || !self.renewal_due {
             return;
@@ -347,7 +348,7 @@ impl Keeper {
         self.refused = refused;
     }
 
-    /// For people: which node is given, and why not.
+    /// Describes for people which nodes are given, and why others are not.
     fn describe(&self) -> String {
         let mut text = String::new();
         if self.index.nobody_is_fit() {

@@ -10,19 +10,19 @@ use portico_model::key::ObjectKey;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-pub const HEALTHZ: u16 = 10256;
+pub(crate) const HEALTHZ: u16 = 10256;
 
-pub fn ips(texts: &[&str]) -> Vec<IpAddr> {
+pub(crate) fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-pub fn name(text: &str) -> ObjectKey {
+pub(crate) fn name(text: &str) -> ObjectKey {
     let (namespace, name) = text.split_once('/').unwrap();
     ObjectKey::new(namespace, name)
 }
 
 /// A Service with the ports `http` (80) and, without a name, 443, on the nodes 30080 and 30443.
-pub fn service(reach: Reach) -> Service {
+pub(crate) fn service(reach: Reach) -> Service {
     let port = |name: &str, port, node_port| Port {
         name: name.to_owned(),
         protocol: "_tcp",
@@ -47,7 +47,7 @@ pub fn service(reach: Reach) -> Service {
     }
 }
 
-pub fn node(addresses: &[&str]) -> Node {
+pub(crate) fn node(addresses: &[&str]) -> Node {
     Node {
         addresses: ips(addresses)
             .into_iter()
@@ -58,7 +58,7 @@ pub fn node(addresses: &[&str]) -> Node {
 }
 
 /// Ready endpoints of a Service: a node and how many.
-pub fn slice(service: &str, kind: &str, ready: &[(&str, u16)]) -> Slice {
+pub(crate) fn slice(service: &str, kind: &str, ready: &[(&str, u16)]) -> Slice {
     let ready = ready
         .iter()
         .map(|(node, count)| ((*node).to_owned(), *count))
@@ -70,7 +70,7 @@ pub fn slice(service: &str, kind: &str, ready: &[(&str, u16)]) -> Slice {
     }
 }
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub index: Index,
     pub zone: Zone,
     /// Patches that changed something, since the last look.
@@ -78,11 +78,11 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new() -> Rig {
-        Rig::with(|_| {})
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut Settings)) -> Rig {
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let origin = Origin::new("example.com").unwrap();
         let mut settings = Settings {
             origin: origin.clone(),
@@ -105,7 +105,7 @@ impl Rig {
         };
         let mut zone = Zone::new(zone, 1);
         zone.complete();
-        Rig {
+        Self {
             index: Index::new(settings),
             zone,
             patches: 0,
@@ -113,8 +113,8 @@ impl Rig {
     }
 
     /// Two nodes that are fit, `n1` and `n2`.
-    pub fn with_nodes() -> Rig {
-        let mut rig = Rig::new();
+    pub(crate) fn with_nodes() -> Self {
+        let mut rig = Self::new();
         for (name, addresses) in [
             ("n1", ["10.0.0.1", "fd00::1"]),
             ("n2", ["10.0.0.2", "fd00::2"]),
@@ -125,20 +125,20 @@ impl Rig {
         rig
     }
 
-    pub fn health(&mut self, address: &str, healthy: bool) {
+    pub(crate) fn health(&mut self, address: &str, healthy: bool) {
         self.index
             .set_health(address.parse::<SocketAddr>().unwrap(), healthy);
         self.settle();
     }
 
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for patch in self.index.take() {
             self.patches += usize::from(self.zone.apply(patch));
         }
     }
 
     /// Names below the origin that begin with this, their types and data.
-    pub fn records(&mut self, below: &str) -> Vec<String> {
+    pub(crate) fn records(&mut self, below: &str) -> Vec<String> {
         self.settle();
         let text = |record: Record| {
             let name = record.name.to_ascii();

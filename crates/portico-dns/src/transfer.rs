@@ -6,14 +6,14 @@ use crate::zone::{Snapshot, Zone};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, Record, RecordType};
 
-/// Of the records in one message before names are compressed.
+/// The most bytes of records in one message, before names are compressed.
 const MESSAGE_BYTES: usize = 16_000;
 
 /// Whether a client may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowed(pub bool);
+pub(crate) struct Allowed(pub bool);
 
-pub enum Transfer {
+pub(crate) enum Transfer {
     /// One answer.
     Reply(Box<Message>),
     /// The zone.
@@ -21,7 +21,7 @@ pub enum Transfer {
 }
 
 /// What to send for an AXFR or IXFR over TCP.
-pub fn plan(zone: &Zone, request: &Message, allowed: Allowed) -> Transfer {
+pub(crate) fn plan(zone: &Zone, request: &Message, allowed: Allowed) -> Transfer {
     let refused = |code| Transfer::Reply(Box::new(refuse(request, code)));
     let Some(query) = request.queries.first() else {
         return refused(ResponseCode::FormErr);
@@ -41,8 +41,8 @@ pub fn plan(zone: &Zone, request: &Message, allowed: Allowed) -> Transfer {
     }
 }
 
-/// By UDP only the SOA is told; who wants more has to come by TCP.
-pub fn by_udp(zone: &Zone, request: &Message, allowed: Allowed) -> Message {
+/// The answer to a transfer by UDP: only the SOA; for more the client has to come by TCP.
+pub(crate) fn by_udp(zone: &Zone, request: &Message, allowed: Allowed) -> Message {
     let is_ixfr = request
         .queries
         .first()
@@ -79,7 +79,7 @@ fn is_news(zone: &Zone, request: &Message) -> bool {
 }
 
 /// The messages of a transfer, one at a time.
-pub fn messages<'a>(
+pub(crate) fn messages<'a>(
     snapshot: &'a Snapshot,
     request: &'a Message,
 ) -> impl Iterator<Item = Message> + 'a {

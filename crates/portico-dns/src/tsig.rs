@@ -1,4 +1,4 @@
-//! Messages that prove who sent them by a key that both sides have (TSIG, RFC 8945). Works on the
+//! Messages that are authenticated by a key that both sides have (TSIG, RFC 8945). Works on the
 //! bytes of messages, because those are what is signed. Knows no clock: `now` is in seconds since
 //! 1970.
 
@@ -16,7 +16,7 @@ const BADTIME: u16 = 18;
 const NOTAUTH: u8 = 9;
 
 /// A key, by its name and algorithm.
-pub struct Key {
+pub(crate) struct Key {
     /// In wire format and lower case, as is the algorithm.
     name: Vec<u8>,
     algorithm: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Key {
 }
 
 impl fmt::Debug for Key {
-    /// Without the secret.
+    /// Prints the key without its secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -35,7 +35,7 @@ impl fmt::Debug for Key {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum KeyError {
+pub(crate) enum KeyError {
     #[error("there has to be a name, an algorithm and a secret for each key")]
     Words,
     #[error("{0} is not the name of a key")]
@@ -47,7 +47,7 @@ pub enum KeyError {
 }
 
 impl Key {
-    fn new(name: &str, algorithm: &str, secret: &[u8]) -> Result<Key, KeyError> {
+    fn new(name: &str, algorithm: &str, secret: &[u8]) -> Result<Self, KeyError> {
         let kind = match algorithm.to_ascii_lowercase().as_str() {
             "hmac-sha256" => hmac::HMAC_SHA256,
             "hmac-sha384" => hmac::HMAC_SHA384,
@@ -56,7 +56,7 @@ impl Key {
         };
         let wire =
             |text: &str| record::wire_name(text).ok_or_else(|| KeyError::Name(text.to_owned()));
-        Ok(Key {
+        Ok(Self {
             name: wire(name)?,
             algorithm: wire(algorithm)?,
             secret: hmac::Key::new(kind, secret),
@@ -75,7 +75,7 @@ impl Key {
 
 /// Keys as `tsig-keygen` prints them, or just name, algorithm and secret of each, with white space
 /// between.
-pub fn parse_keys(
+pub(crate) fn parse_keys(
     text: &str,
     decode: impl Fn(&str) -> Option<Vec<u8>>,
 ) -> Result<Vec<Key>, KeyError> {
@@ -97,24 +97,31 @@ pub fn parse_keys(
 }
 
 /// What a message is worth.
-pub enum Opened<'k> {
+pub(crate) enum Opened<'k> {
     Unsigned,
     /// The message without its signature, and what is needed to sign the answer.
     Signed(Vec<u8>, Session<'k>),
-    /// Not by whom it says: the code of RFC 8945, and the answer to it.
-    Bad(u16, Vec<u8>),
+    /// The signature is wrong: the error code of RFC 8945, and the answer with it.
+    Bad(
+        #[cfg_attr(
+            not(test),
+            expect(dead_code, reason = "the answer has it, and tests compare it")
+        )]
+        u16,
+        Vec<u8>,
+    ),
 }
 
 /// A conversation under a key.
-pub struct Session<'k> {
+pub(crate) struct Session<'k> {
     key: &'k Key,
-    /// Of the message before.
+    /// The MAC of the message before.
     mac: Vec<u8>,
     is_first: bool,
 }
 
 /// Look at a message that came in.
-pub fn open<'k>(keys: &'k [Key], bytes: &[u8], now: u64) -> Opened<'k> {
+pub(crate) fn open<'k>(keys: &'k [Key], bytes: &[u8], now: u64) -> Opened<'k> {
     let Some((message, record)) = strip(bytes) else {
         return Opened::Unsigned;
     };
@@ -145,12 +152,12 @@ pub fn open<'k>(keys: &'k [Key], bytes: &[u8], now: u64) -> Opened<'k> {
 
 impl Session<'_> {
     /// What a signature adds to a message.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.key.size()
     }
 
     /// The message with its signature.
-    pub fn sign(&mut self, message: &[u8], now: u64) -> Vec<u8> {
+    pub(crate) fn sign(&mut self, message: &[u8], now: u64) -> Vec<u8> {
         let record = self.record(message, now);
         let variables = if self.is_first {
             record.variables()
@@ -192,7 +199,7 @@ impl Session<'_> {
         }
     }
 
-    /// To who has the key and a wrong clock, with ours.
+    /// The answer to a client with the key and a wrong clock, with the server's time.
     fn answer_late(&self, reply: &[u8], theirs: &Record, now: u64) -> Vec<u8> {
         let ours = now.to_be_bytes().get(2..).unwrap_or_default().to_vec();
         let record = Record {

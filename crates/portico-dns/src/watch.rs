@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashSet};
 const WATCH_SECONDS: u32 = 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(crate) enum Kind {
     Service,
     Slice,
     Node,
@@ -31,11 +31,11 @@ pub enum Kind {
 
 impl Kind {
     /// Without these there is no zone. A server need not have or show reports.
-    pub const NEEDED: [Kind; 3] = [Kind::Service, Kind::Slice, Kind::Node];
+    pub(crate) const NEEDED: [Self; 3] = [Self::Service, Self::Slice, Self::Node];
 }
 
 /// Something happened at the API server.
-pub enum News {
+pub(crate) enum News {
     Begin(Kind),
     Service(ObjectKey, Option<Service>),
     Slice(ObjectKey, Option<Slice>),
@@ -46,7 +46,7 @@ pub enum News {
 }
 
 /// What the API server says, from now on.
-pub fn follow(client: &Client) -> SelectAll<BoxStream<'static, News>> {
+pub(crate) fn follow(client: &Client) -> SelectAll<BoxStream<'static, News>> {
     let config = watcher::Config::default().timeout(WATCH_SECONDS);
     let slices = config
         .clone()
@@ -110,7 +110,7 @@ where
 
 /// Puts news into an index, and knows of each kind whether it has been listed.
 #[derive(Default)]
-pub struct Feed {
+pub(crate) struct Feed {
     listed: BTreeSet<Kind>,
     failing: BTreeSet<Kind>,
     /// Lists that are under way.
@@ -129,11 +129,11 @@ struct Known {
 }
 
 impl Feed {
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         Kind::NEEDED.iter().all(|kind| self.listed.contains(kind))
     }
 
-    pub fn take(&mut self, index: &mut Index, news: News) {
+    pub(crate) fn take(&mut self, index: &mut Index, news: News) {
         match news {
             News::Begin(kind) => self.begin(kind),
             News::End(kind) => self.end(index, kind),

@@ -46,7 +46,7 @@ struct State {
 }
 
 impl Default for DigitalOcean {
-    fn default() -> DigitalOcean {
+    fn default() -> Self {
         let state = State {
             balancers: BTreeMap::new(),
             droplets: BTreeSet::new(),
@@ -57,7 +57,7 @@ impl Default for DigitalOcean {
             numbers: 0,
             problems: Vec::new(),
         };
-        DigitalOcean {
+        Self {
             api: OpenApi::digitalocean(),
             state: Mutex::new(state),
         }
@@ -115,12 +115,12 @@ impl DigitalOcean {
         state.tick();
     }
 
-    /// From now on load balancers are ready after so many requests.
+    /// Makes load balancers ready after this many requests.
     pub fn set_looks(&self, looks: u32) {
         self.state().looks = looks;
     }
 
-    /// From now on load balancers become errored in place of active, or not.
+    /// Makes load balancers errored in place of active, or not.
     pub fn set_failing(&self, fails: bool) {
         self.state().fails = fails;
     }
@@ -135,8 +135,8 @@ impl DigitalOcean {
             .push((name.to_owned(), id.to_owned()));
     }
 
-    /// As somebody else would, without a check of anything: a load balancer of a name, with other
-    /// fields changed.
+    /// Changes fields of the load balancer with this name, as another program would and without any
+    /// check.
     pub fn put(&self, name: &str, fields: &Value) {
         let mut state = self.state();
         let known = state
@@ -154,7 +154,7 @@ impl DigitalOcean {
         );
     }
 
-    /// As somebody else would.
+    /// Removes the load balancer with this name, as another program would.
     pub fn remove(&self, name: &str) {
         self.state()
             .balancers

@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::schema::{self, Schemas};
 
 /// The document, as `data/cut.py` leaves it.
-pub struct Discovery {
+pub(crate) struct Discovery {
     document: Value,
 }
 
 /// A request that is described.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matched {
+pub(crate) struct Matched {
     /// `compute.firewalls.insert`
     pub id: String,
     /// Those of the path, and of the query. One that was given several times has commas between.
@@ -55,29 +55,30 @@ impl Schemas for Side<'_> {
 }
 
 impl Discovery {
-    /// Of Compute Engine.
-    pub fn compute() -> Discovery {
+    /// The discovery document of Compute Engine.
+    pub(crate) fn compute() -> Self {
         let text = include_str!("../data/compute.v1.json");
-        Discovery {
+        Self {
             document: serde_json::from_str(text).expect("the document is JSON"),
         }
     }
 
-    /// Of Rackspace's Cloud Load Balancers, made from the vendor's schema by `data/xsd.py`.
-    pub fn load_balancers() -> Discovery {
+    /// A document for Rackspace's Cloud Load Balancers, made from the vendor's schema by
+    /// `data/xsd.py`.
+    pub(crate) fn load_balancers() -> Self {
         let text = include_str!("../data/loadbalancers.v1.json");
-        Discovery {
+        Self {
             document: serde_json::from_str(text).expect("the document is JSON"),
         }
     }
 
     /// Where paths begin: `/compute/v1/`.
-    pub fn base(&self) -> &str {
+    pub(crate) fn base(&self) -> &str {
         self.document["basePath"].as_str().unwrap_or_default()
     }
 
     /// Which method it is, or what is wrong with it. `path` is relative to the base.
-    pub fn check_request(
+    pub(crate) fn check_request(
         &self,
         method: &Method,
         path: &str,
@@ -139,7 +140,7 @@ impl Discovery {
         }
     }
 
-    pub fn check_answer(&self, id: &str, body: &Value) -> Result<(), String> {
+    pub(crate) fn check_answer(&self, id: &str, body: &Value) -> Result<(), String> {
         let mut methods = self.document["methods"].as_array().into_iter().flatten();
         let method = methods
             .find(|method| method["id"] == id)
@@ -165,7 +166,7 @@ impl Discovery {
 }
 
 /// `projects/{project}/global/firewalls` with a path; what stands in braces.
-pub fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
+pub(crate) fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
     let (template, path): (Vec<&str>, Vec<&str>) =
         (template.split('/').collect(), path.split('/').collect());
     if template.len() != path.len() {
@@ -185,7 +186,7 @@ pub fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>
     Some(parameters)
 }
 
-pub fn parse_query(query: &str) -> Vec<(String, String)> {
+pub(crate) fn parse_query(query: &str) -> Vec<(String, String)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
@@ -198,7 +199,7 @@ fn decode(text: &str) -> String {
 }
 
 /// Parameters are text that is to be read as something.
-pub fn check_parameter(name: &str, known: &Value, text: &str, problems: &mut Vec<String>) {
+pub(crate) fn check_parameter(name: &str, known: &Value, text: &str, problems: &mut Vec<String>) {
     let fits = match known["type"].as_str() {
         Some("integer") => text.parse().is_ok_and(|number: i64| {
             number >= known["minimum"].as_i64().unwrap_or(number)

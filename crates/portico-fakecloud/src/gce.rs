@@ -40,8 +40,8 @@ pub struct Gce {
 }
 
 impl Default for Gce {
-    fn default() -> Gce {
-        Gce {
+    fn default() -> Self {
+        Self {
             discovery: Discovery::compute(),
             store: Mutex::default(),
         }
@@ -103,7 +103,7 @@ impl Gce {
         self.store().settle();
     }
 
-    /// From now on operations are over after so many requests.
+    /// Makes operations end after this many requests.
     pub fn set_looks(&self, looks: u32) {
         self.store().looks = looks;
     }
@@ -118,7 +118,7 @@ impl Gce {
         self.store().remove(&Key::new(Kind::Instance, zone, name));
     }
 
-    /// As somebody else would: without a check of anything.
+    /// Puts a resource, as another program would and without any check.
     pub fn put(&self, kind: Kind, name: &str, resource: Value) {
         self.store().put(Key::new(kind, "", name), resource);
     }

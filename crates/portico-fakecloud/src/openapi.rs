@@ -7,7 +7,7 @@ use crate::discovery::{Matched, check_parameter, match_path, parse_query};
 use crate::schema::{self, Schemas};
 
 /// The document, as `data/cut_digitalocean.py` leaves it: without references.
-pub struct OpenApi {
+pub(crate) struct OpenApi {
     document: Value,
 }
 
@@ -28,15 +28,15 @@ impl Schemas for Side {
 }
 
 impl OpenApi {
-    pub fn digitalocean() -> OpenApi {
+    pub(crate) fn digitalocean() -> Self {
         let text = include_str!("../data/digitalocean.v2.json");
-        OpenApi {
+        Self {
             document: serde_json::from_str(text).expect("the document is JSON"),
         }
     }
 
     /// Which operation it is, or what is wrong with it.
-    pub fn check_request(
+    pub(crate) fn check_request(
         &self,
         method: &Method,
         path: &str,
@@ -81,7 +81,7 @@ impl OpenApi {
     }
 
     /// `body` is null where there is none.
-    pub fn check_answer(&self, id: &str, status: u16, body: &Value) -> Result<(), String> {
+    pub(crate) fn check_answer(&self, id: &str, status: u16, body: &Value) -> Result<(), String> {
         let methods = self.document["paths"]
             .as_object()
             .into_iter()

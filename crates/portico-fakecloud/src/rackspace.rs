@@ -39,8 +39,8 @@ pub struct Rackspace {
 }
 
 impl Default for Rackspace {
-    fn default() -> Rackspace {
-        Rackspace {
+    fn default() -> Self {
+        Self {
             discovery: Discovery::load_balancers(),
             store: Mutex::default(),
         }
@@ -105,12 +105,12 @@ impl Rackspace {
         self.store().settle();
     }
 
-    /// From now on changes are over after so many requests.
+    /// Makes changes end after this many requests.
     pub fn set_looks(&self, looks: u32) {
         self.store().looks = looks;
     }
 
-    /// So many load balancers fit into the account.
+    /// Sets how many load balancers fit into the account.
     pub fn set_quota(&self, quota: usize) {
         self.store().quota = quota;
     }
@@ -134,14 +134,14 @@ impl Rackspace {
             .collect()
     }
 
-    /// As somebody else would: without a check of anything.
+    /// Changes a load balancer, as another program would and without any check.
     pub fn change(&self, id: u64, change: impl FnOnce(&mut Value)) {
         if let Some(balancer) = self.store().balancers.get_mut(&id) {
             change(&mut balancer.value);
         }
     }
 
-    /// One of somebody else's. Its id.
+    /// Adds a load balancer of another user, and returns its id.
     pub fn add(&self, name: &str, port: u16) -> u64 {
         let mut store = self.store();
         let value = json!({"name": name, "protocol": "TCP", "port": port, "virtualIps": [{"type": "PUBLIC"}]});

@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::Value;
 
 /// Where `$ref` leads, and what else differs between kinds of descriptions.
-pub trait Schemas {
+pub(crate) trait Schemas {
     fn resolve(&self, reference: &str) -> Option<&Value>;
 
     /// More about one property of an object: something wrong, or nothing.
@@ -23,7 +23,7 @@ pub trait Schemas {
 }
 
 /// All that is wrong with a value, each with the path to it.
-pub fn check(schemas: &dyn Schemas, schema: &Value, value: &Value) -> Vec<String> {
+pub(crate) fn check(schemas: &dyn Schemas, schema: &Value, value: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     Checker {
         schemas,
@@ -206,7 +206,7 @@ impl Checker<'_> {
 static PATTERNS: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
 
 /// The whole text, as descriptions mean it.
-pub fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
     if !patterns.contains_key(pattern) {
         patterns.insert(

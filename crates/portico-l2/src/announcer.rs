@@ -17,7 +17,7 @@ const GAPS: [Duration; 4] = [
 const BURST: usize = 128;
 const BREATH: Duration = Duration::from_millis(5);
 
-/// Of addresses that are ours.
+/// Says when the addresses of this node are to be announced.
 #[derive(Clone, Debug, Default)]
 pub struct Announcer {
     /// What is to be announced next, and how many times it was.
@@ -27,27 +27,31 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// It became ours, or somebody has to be told again that it is.
+    /// The address became this node's, or has to be announced again because another host claimed
+    /// it.
     pub fn begin(&mut self, now: Time, address: IpAddr) {
         self.stop(address);
         self.order(now, address, 0);
     }
 
+    /// Announces the address no more.
     pub fn stop(&mut self, address: IpAddr) {
         if let Some((at, _)) = self.of.remove(&address) {
             self.due.remove(&(at, address));
         }
     }
 
+    /// Announces no address any more.
     pub fn stop_all(&mut self) {
         (self.due, self.of) = Default::default();
     }
 
+    /// When the next announcement is due; `None` without any.
     pub fn deadline(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| self.not_before.max(*at))
     }
 
-    /// Those that are to be announced now, the first ones before those that are repeated.
+    /// The addresses to announce now, first announcements before repeated ones.
     pub fn due(&mut self, now: Time) -> Vec<IpAddr> {
         let mut addresses = Vec::new();
         while let Some((at, address)) = self

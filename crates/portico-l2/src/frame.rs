@@ -9,13 +9,17 @@ pub mod ndp;
 
 use std::net::IpAddr;
 
+/// A hardware address of Ethernet.
 pub type Mac = [u8; 6];
+/// The hardware address of all hosts on the link.
 pub const BROADCAST: Mac = [0xff; 6];
 
 /// What the owner of an address says to be (the flag R of neighbour advertisements).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
+    /// The address belongs to a host.
     Host,
+    /// The address belongs to a host that forwards packets (the R flag of neighbour discovery).
     Router,
 }
 
@@ -27,7 +31,7 @@ pub fn announcements(mac: Mac, address: IpAddr, role: Role) -> Vec<Vec<u8>> {
     }
 }
 
-/// A frame that asks whether somebody has an address.
+/// A frame that asks whether any host on the link has an address.
 pub fn probe(mac: Mac, address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => arp::probe(mac, address),
@@ -44,12 +48,12 @@ fn ethernet(to: Mac, from: Mac, ethertype: u16, capacity: usize) -> Vec<u8> {
     bytes
 }
 
-/// A host's own, and not one of a group or of nobody.
+/// The address of one host: neither a group's nor all zeros.
 fn is_unicast(mac: Mac) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }
 
-/// So many bytes at a place.
+/// The bytes at an offset, if there are so many.
 pub fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }

@@ -1,5 +1,5 @@
-//! What nodes tell each other, as bytes. Whether they are from whom they say is for whoever carries
-//! them: they come and go with a tag that proves it.
+//! What nodes tell each other, as bytes. The driver authenticates them by a tag that it puts behind
+//! each; nothing here checks the sender.
 //!
 //! ```text
 //! 0   "PL2" 1              magic and version
@@ -12,10 +12,13 @@
 use crate::frame::{Mac, chunk};
 use crate::rank::NodeId;
 
+/// The most links that one heartbeat can say to lack.
 pub const MOST_LACKS: usize = 64;
+/// The most hardware addresses in one heartbeat.
 pub const MOST_MACS: usize = 16;
+/// The most nodes in one view.
 pub const MOST_MEMBERS: usize = 1024;
-/// Of what [`Heartbeat::emit`] makes.
+/// The most bytes that [`Heartbeat::emit`] makes.
 pub const LONGEST: usize = HEADER + 8 * MOST_LACKS + 6 * MOST_MACS + 8 * MOST_MEMBERS;
 
 const MAGIC: [u8; 4] = *b"PL2\x01";
@@ -28,9 +31,11 @@ const VIEW: u8 = 8;
 /// One word from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
+    /// The sender.
     pub from: NodeId,
+    /// The receiver.
     pub to: NodeId,
-    /// Of the sender's process.
+    /// The number of the sender's process, greater than that of any before on its node.
     pub incarnation: u64,
     /// When it was sent, on the sender's clock, in microseconds: no two of an incarnation have the
     /// same.
@@ -44,27 +49,34 @@ pub struct Heartbeat {
     /// Links that it does not have, as hashes of how they are asked for: it cannot have addresses
     /// that need them.
     pub lacks: Vec<u64>,
+    /// The hardware addresses of the sender's links.
     pub macs: Vec<Mac>,
     /// The stamp of the first heartbeat that told the present view.
     pub view_since: u64,
-    /// Among whom it shares out addresses, sorted. Left out when it knows that we know.
+    /// The nodes among which the sender shares out addresses, sorted. `None` when the sender knows
+    /// that the receiver has it already.
     pub view: Option<Vec<NodeId>>,
 }
 
 /// A heartbeat, by its sender's incarnation and stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
+    /// The process that sent it.
     pub incarnation: u64,
+    /// When it was sent, on the sender's clock, in microseconds.
     pub stamp: u64,
 }
 
 /// Why bytes are not a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
+    /// It does not begin with the magic number and a known version.
     #[error("not a heartbeat of a version that is known")]
     Magic,
+    /// It has this many bytes, and its counts say otherwise.
     #[error("{0} bytes, which is too short or too long for what it says to have")]
     Length(usize),
+    /// The members of its view are not in order.
     #[error("a view that is not sorted")]
     Unsorted,
 }
@@ -110,6 +122,7 @@ impl Heartbeat {
         bytes
     }
 
+    /// Reads a heartbeat. Every length is checked.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let length = Malformed::Length(bytes.len());
         if !bytes.starts_with(&MAGIC) {

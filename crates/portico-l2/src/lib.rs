@@ -1,14 +1,14 @@
-//! Who of the nodes on a link answers for an address: membership by heartbeats, one owner per
+//! Which of the nodes on a link answers for an address: membership by heartbeats, one owner per
 //! address, and the frames by which an address is announced and asked for. Decides and touches
 //! nothing.
 //!
 //! [`Speaker`] is one node's part: it takes [`Input`]s and the time, and answers with [`Output`]s
-//! and the next [`Speaker::deadline`]. [`Heartbeat`] is what nodes tell each other (to be
-//! authenticated by whoever sends it), [`rank`] says who of several is to have an address,
-//! [`frame`] has ARP and neighbour discovery, [`Announcer`] says when to announce. Why it is as it
-//! is: `design/0011-layer-2.md`.
+//! and the next [`Speaker::deadline`]. [`Heartbeat`] is what nodes tell each other (authenticated
+//! by the driver), [`rank`] says which of several nodes is to have an address, [`frame`] has ARP
+//! and neighbour discovery, [`Announcer`] says when to announce. Why it is as it is:
+//! `design/0011-layer-2.md`.
 
-#![warn(clippy::iter_over_hash_type, clippy::use_self, unreachable_pub)]
+#![warn(clippy::iter_over_hash_type)]
 
 mod announcer;
 pub mod frame;

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 pub struct NodeId(pub u64);
 
 impl NodeId {
+    /// The id of the node with this name.
     pub fn of(name: &str) -> Self {
         Self(hash(name.as_bytes()))
     }
@@ -22,13 +23,14 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Of anything; the same on every node and in every version (FNV-1a, mixed).
+/// A hash that is the same on every node and in every version (FNV-1a, mixed).
 pub fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = FnvHasher::default();
     hasher.write(bytes);
     mix(hasher.finish())
 }
 
+/// The hash of an address that ranks nodes for it, the same on every node.
 pub fn hash_address(address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(address) => hash(&address.octets()),

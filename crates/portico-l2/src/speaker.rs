@@ -1,18 +1,18 @@
 //! One node's part in sharing out addresses among all.
 //!
-//! Every node tells all others, ten times a second, among whom it shares out addresses: its *view*,
-//! which is whoever it hears and who is ready. Who has an address follows from a view, so a node
-//! that tells its view tells what it has. In short:
+//! Every node tells all others, ten times a second, among which nodes it shares out addresses: its
+//! *view*, which is all nodes that it hears and that are ready. The owner of an address follows
+//! from a view, so a node that tells its view tells what it has. In short:
 //!
-//! - who leaves a view, or was silent for [`Timing::dead`], has nothing in that view, and who is
-//!   then first for an address takes it at once;
-//! - nobody takes what another still has by the view it told last: who comes back waits until the
-//!   others count it in;
-//! - who is to give an address to another keeps it until that one knows (has echoed the new view),
-//!   so that somebody answers at every moment;
-//! - who is told that it is not in another's view gives way to that one;
-//! - who did not run for as long as the others wait drops everything, and listens before it takes
-//!   part again.
+//! - a node that leaves a view, or was silent for [`Timing::dead`], has nothing in that view, and
+//!   the node that is then first for an address takes it at once;
+//! - no node takes what another still has by the view that the other told last: a node that comes
+//!   back waits until the others count it in;
+//! - a node that is to give an address to another keeps it until the other knows (has echoed the
+//!   new view), so that the address is answered for at every moment;
+//! - a node that is told that it is not in another's view gives way to that one;
+//! - a node that did not run for as long as the others wait drops everything, and listens before it
+//!   takes part again.
 //!
 //! `peer` is what is known of each other node, `owning` the states of an address.
 
@@ -33,11 +33,12 @@ use std::time::Duration;
 /// How soon things happen; the same on all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Between heartbeats.
+    /// The time between heartbeats.
     pub interval: Duration,
-    /// Who was silent for so long is gone: four intervals, so that three can be lost.
+    /// A node that was silent for this long is gone: four intervals, so that three heartbeats can
+    /// be lost.
     pub dead: Duration,
-    /// Between the questions whether somebody else has an address, and after the last one.
+    /// The time between the probes for an address, and after the last one.
     pub probe_gap: Duration,
 }
 
@@ -52,10 +53,10 @@ impl Default for Timing {
     }
 }
 
-/// Who may have an address.
+/// The nodes that may have an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Sorted; `None`: everybody.
+    /// The nodes, sorted; `None` for all nodes.
     pub nodes: Option<Arc<[NodeId]>>,
     /// A hash of which links it needs: nodes that lack them cannot have it.
     pub links: u64,
@@ -65,23 +66,28 @@ pub struct Share {
 /// each deadline, once the heartbeats that came before are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
+    /// A deadline has come.
     Tick,
     /// From another node, beyond doubt.
     Heard(&'a Heartbeat),
     /// These are all nodes that could take part. If we are not among them we have nothing.
     Peers(BTreeSet<NodeId>),
-    /// The first of them are all that there are; before, nobody counts on us.
+    /// The first of them are all that there are; before that, this node takes no part.
     Shares(Vec<(IpAddr, Option<Share>)>),
     /// Links that shares need and we do not have (or that are down), and the hardware addresses of
     /// those that we have.
     Links {
+        /// Links that this node does not have, as hashes.
         lacks: Vec<u64>,
+        /// The hardware addresses of the links that it has.
         macs: Vec<Mac>,
     },
-    /// Somebody else on the link says to have an address (an ARP or neighbour packet from another
-    /// hardware address).
+    /// Another host on the link claims an address (an ARP or neighbour packet from another hardware
+    /// address).
     Claimed {
+        /// The address that is claimed.
         address: IpAddr,
+        /// The hardware address of the host that claims it.
         by: Mac,
     },
     /// Give everything to others and take no more part: `Output::Left` says when it is done.
@@ -91,16 +97,17 @@ pub enum Input<'a> {
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
+    /// Send this heartbeat to the node in it.
     Send(Heartbeat),
     /// Answer for the address from now on, and announce it.
     Hold(IpAddr),
-    /// Announce it again: somebody else did.
+    /// Announce it again: another host did.
     Announce(IpAddr),
     /// Do not answer for the address any more.
     Release(IpAddr),
-    /// Ask the link whether somebody has it.
+    /// Probe the link for the address.
     Probe(IpAddr),
-    /// Somebody who does not take part has an address that is to be ours.
+    /// A host that takes no part has an address that is to be this node's.
     Conflict(Conflict),
     /// Addresses are shared out among these from now on, sorted.
     Members(Vec<NodeId>),
@@ -108,9 +115,12 @@ pub enum Output {
     Left,
 }
 
+/// An address that another host on the link has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
+    /// The address.
     pub address: IpAddr,
+    /// The hardware address of the other host.
     pub by: Mac,
     /// It was ours already, and stays ours; otherwise it is left alone for a while.
     pub held: bool,
@@ -134,7 +144,7 @@ pub struct Speaker {
     lacks: Vec<u64>,
     macs: Vec<Mac>,
     peers: BTreeMap<NodeId, Peer>,
-    /// Among whom addresses are shared out: sorted.
+    /// The nodes among which addresses are shared out, sorted.
     view: Vec<NodeId>,
     view_since: u64,
     entries: BTreeMap<IpAddr, Entry>,
@@ -143,7 +153,7 @@ pub struct Speaker {
     /// When they are to be looked at.
     due: BTreeSet<(Time, IpAddr)>,
     probing: usize,
-    /// When we last told everybody, and when we last ran.
+    /// When this node last sent heartbeats to all, and when it last ran.
     told_at: Option<Time>,
     ran_at: Time,
     stamp: u64,
@@ -194,6 +204,7 @@ impl Speaker {
             .map(|(address, _)| *address)
     }
 
+    /// Whether this node answers for the address now.
     pub fn holds(&self, address: IpAddr) -> bool {
         self.entries.get(&address).is_some_and(Entry::is_held)
     }
@@ -205,7 +216,7 @@ impl Speaker {
             .is_some_and(|at| now.saturating_sub(at) < self.timing.dead)
     }
 
-    /// Among whom addresses are shared out.
+    /// The nodes among which addresses are shared out, sorted.
     pub fn members(&self) -> &[NodeId] {
         &self.view
     }
@@ -256,8 +267,8 @@ impl Speaker {
         out
     }
 
-    /// Who did not run does not know whether others were silent; and if it was for long, whether
-    /// they still count on us.
+    /// A node that did not run cannot tell whether others were silent, and after a long pause not
+    /// whether they still count it in.
     fn notice_pause(&mut self, now: Time, out: &mut Vec<Output>) -> Touched {
         let ran_at = std::mem::replace(&mut self.ran_at, now);
         let missed = now.saturating_sub(ran_at);
@@ -311,7 +322,7 @@ impl Speaker {
             .iter()
             .any(|links| lacks.binary_search(links).is_err());
         (self.lacks, self.macs) = (lacks, macs);
-        // Who was alone for want of a link does not know who is there now.
+        // A node that was alone for want of a link does not know which nodes are there now.
         if regained && self.held().next().is_none() && !self.peers.values().any(Peer::serves) {
             self.peers
                 .values_mut()
@@ -321,7 +332,7 @@ impl Speaker {
         Touched::All
     }
 
-    /// Who was silent for too long is gone, and who has not answered for so long will not.
+    /// Drops nodes that were silent for too long, and stops waiting for answers that are this late.
     fn expire(&mut self, now: Time) -> Touched {
         let mut touched = Touched::Nothing;
         for peer in self.peers.values_mut() {
@@ -392,7 +403,7 @@ impl Speaker {
         view
     }
 
-    /// Somebody shares out addresses without us.
+    /// Another node shares out addresses without this one.
     fn is_denied(&self) -> bool {
         self.is_serving() && self.peers.values().any(|peer| peer.denies(self.me))
     }

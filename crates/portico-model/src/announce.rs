@@ -1,8 +1,8 @@
 //! Addresses of load balancers that nodes themselves have to attract traffic for: which there are,
-//! and who could serve it.
+//! and which nodes could serve it.
 //!
-//! Which of them are announced, by whom and how is decided elsewhere; here is what follows from
-//! Services and EndpointSlices.
+//! Which of them are announced, by which node and how is decided elsewhere; here is what follows
+//! from Services and EndpointSlices.
 
 use crate::table::PerFamily;
 use std::net::IpAddr;

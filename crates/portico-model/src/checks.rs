@@ -1,5 +1,6 @@
-//! Which targets may be probed, when which of them is, and what the answers mean: a few in flight at a time, spread over
-//! the interval, and one bad answer is not the end. Times are those since whoever drives it began.
+//! Which targets may be probed, when which of them is, and what the answers mean: a few in flight
+//! at a time, spread over the interval, and one bad answer is not the end. Times count from the
+//! start of the driver.
 
 mod ranges;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 /// How a target is checked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Settings {
+    /// The time between two probes of a target.
     pub interval: Duration,
     /// Good answers in a row until a target is healthy again.
     pub healthy_after: u32,
@@ -37,10 +39,12 @@ struct State {
 /// A probe to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe<K> {
+    /// The target to ask.
     pub target: K,
     round: u64,
 }
 
+/// The targets that are wanted, with what their answers mean.
 pub struct Checks<K> {
     /// Probes in flight at most.
     most: usize,
@@ -51,8 +55,9 @@ pub struct Checks<K> {
 }
 
 impl<K: Ord + Clone> Checks<K> {
-    pub fn new(most: usize) -> Checks<K> {
-        Checks {
+    /// No targets yet; `most` bounds the probes in flight.
+    pub fn new(most: usize) -> Self {
+        Self {
             most,
             states: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -78,12 +83,14 @@ impl<K: Ord + Clone> Checks<K> {
         self.states.insert(target, state);
     }
 
+    /// Stops checking the target, and forgets what is known of it.
     pub fn unwant(&mut self, target: &K) {
         if let Some(due) = self.states.remove(target).and_then(|state| state.due) {
             self.due.remove(&(due, target.clone()));
         }
     }
 
+    /// Whether the target is checked.
     pub fn is_wanted(&self, target: &K) -> bool {
         self.states.contains_key(target)
     }
@@ -156,7 +163,7 @@ impl<K: Ord + Clone> Checks<K> {
         is_news.then_some(good)
     }
 
-    /// As far as it is known.
+    /// Whether the target is healthy; `None` as long as that is not known.
     pub fn healthy(&self, target: &K) -> Option<bool> {
         self.states.get(target)?.healthy
     }
@@ -166,10 +173,12 @@ impl<K: Ord + Clone> Checks<K> {
         self.states.get(target)?.trouble.as_deref()
     }
 
+    /// How many targets are checked.
     pub fn len(&self) -> usize {
         self.states.len()
     }
 
+    /// Whether no target is checked.
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }

@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     }
 }
 
-/// As Kubernetes prints it: `24h0m0s`, `1.5s`, `10ms`, `0s`.
+/// Prints a duration as Kubernetes does: `24h0m0s`, `1.5s`, `10ms`, `0s`.
 pub fn print(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
     if seconds == 0 && nanos > 0 {

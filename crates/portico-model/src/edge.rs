@@ -28,6 +28,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// Whether this node, or another, attracts traffic to the address.
     pub fn announces(&self, address: IpAddr) -> bool {
         self.announced.iter().any(|range| range.contains(address))
     }
@@ -46,11 +47,14 @@ pub struct Edge {
     pub slots: Arc<[u16]>,
 }
 
+/// A node that serves at the edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeNode {
+    /// Its Node object.
     pub name: Arc<str>,
     /// How many endpoints it has.
     pub endpoints: u32,
+    /// How packets get there.
     pub way: Way,
 }
 
@@ -78,8 +82,8 @@ impl Edge {
     }
 
     /// How many slots another node has after a change.
-    pub fn moved(&self, after: &Edge) -> usize {
-        let name = |edge: &Edge, slot| edge.node(slot).map(|node| Arc::clone(&node.name));
+    pub fn moved(&self, after: &Self) -> usize {
+        let name = |edge: &Self, slot| edge.node(slot).map(|node| Arc::clone(&node.name));
         (0..SLOTS)
             .filter(|slot| name(self, *slot) != name(after, *slot))
             .count()

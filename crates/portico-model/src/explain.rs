@@ -18,12 +18,17 @@ use std::sync::Arc;
 /// The first packet of a connection, as it reaches the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
+    /// Where the packet comes from.
     pub origin: Origin,
+    /// The sender's address.
     pub source: IpAddr,
     /// Only the edge asks for it; `None` where it is not known.
     pub source_port: Option<u16>,
+    /// Where the packet goes to.
     pub destination: IpAddr,
+    /// The port that it is sent to.
     pub port: u16,
+    /// The protocol above IP.
     pub protocol: Protocol,
     /// The addresses of the node's interfaces; those of the loopback range are local even if they
     /// are not among them.
@@ -39,40 +44,57 @@ pub enum Origin {
     Interface(Arc<str>),
 }
 
+/// Where a packet goes, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
+    /// The packet that was asked about.
     pub packet: Packet,
     /// The frontend that the packet is for, and the service port it belongs to.
     pub frontend: Option<(PortKey, Frontend)>,
     /// What was looked at and what it meant, in order.
     pub steps: Vec<String>,
+    /// What happens to the packet.
     pub verdict: Verdict,
 }
 
+/// What happens to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// To one of these, each as likely as the other, unless the client has one to stay with.
     Forward {
+        /// The endpoints that can get it.
         candidates: Vec<Candidate>,
+        /// For how many seconds a client stays with its endpoint; `None` without affinity.
         affinity: Option<u32>,
     },
     /// To another node, as it is: the one that has the connection's slot at the edge.
-    Node { name: Arc<str>, address: IpAddr },
+    Node {
+        /// Its Node object.
+        name: Arc<str>,
+        /// Where the packet is sent to.
+        address: IpAddr,
+    },
     /// The sender is told: ICMP port unreachable.
     Reject,
     /// Silence.
     Drop,
     /// The packet goes on as if there were no Services.
-    NotOurs { why: String },
+    NotOurs {
+        /// The reason, as a sentence.
+        why: String,
+    },
 }
 
+/// An endpoint that can get the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
+    /// The endpoint.
     pub endpoint: Endpoint,
     /// The endpoint sees the node's address instead of the sender's.
     pub masquerade: bool,
 }
 
+/// Where the table sends the packet.
 pub fn explain(table: &ForwardingTable, packet: &Packet) -> Explanation {
     let mut walk = Walk {
         table,
@@ -382,7 +404,7 @@ impl<'a> Walk<'a> {
         from_pod
     }
 
-    /// As the dataplanes see it: by the source address.
+    /// Whether the packet is the node's own. The dataplanes decide it by the source address.
     fn is_nodes(&mut self, from_pod: bool) -> bool {
         let from_node = !from_pod && self.is_local(self.packet.source);
         if from_node {

@@ -1,7 +1,7 @@
 //! Hash maps of what every change looks up, mostly by name. The hash of the standard library
-//! withstands whoever chooses the keys, and takes ten times as long. This one has a seed of its own
-//! in each process, which is enough: who may write thousands of Services has simpler ways to be a
-//! burden.
+//! withstands an attacker who chooses the keys, and takes ten times as long. This one has a seed of
+//! its own in each process, which is enough: a user who may write thousands of Services has simpler
+//! ways to be a burden.
 //!
 //! Beside them, the one hash ([`stable`]) that is the same in every process and every version.
 
@@ -10,7 +10,9 @@ use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 
+/// A map with a seed of its own in each process.
 pub type Map<K, V> = HashMap<K, V, RandomState>;
+/// A set with a seed of its own in each process.
 pub type Set<K> = HashSet<K, RandomState>;
 
 /// FNV-1a, for what is compared with what another process, or an older version, has written down.

@@ -41,10 +41,13 @@ use std::sync::Arc;
 /// How pods of this node are told from others (`--detect-local-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetectLocal {
+    /// Addresses in these networks are pods', on this node or another.
     ClusterCidr(Vec<IpNet>),
     /// The pod CIDRs of this node's Node object.
     NodeCidr,
+    /// Packets from the bridge with this name come from pods.
     Bridge(Arc<str>),
+    /// Packets from interfaces whose names begin so come from pods.
     InterfacePrefix(Arc<str>),
 }
 
@@ -60,7 +63,9 @@ pub enum NodePortSetting {
     /// Local addresses in these networks; a family without any, or with one of length 0, is open on
     /// all its addresses. Loopback addresses only if `loopback`, and never for IPv6.
     Networks {
+        /// The networks whose addresses are used.
         networks: Vec<IpNet>,
+        /// Whether 127.0.0.1 may be one of them.
         loopback: bool,
     },
 }
@@ -70,10 +75,8 @@ impl NodePortSetting {
     /// (`route_localnet`).
     pub fn include_loopback(&self) -> bool {
         match self {
-            NodePortSetting::Primary | NodePortSetting::Node => false,
-            NodePortSetting::Networks { networks, loopback } => {
-                *loopback && node::include_loopback(networks)
-            }
+            Self::Primary | Self::Node => false,
+            Self::Networks { networks, loopback } => *loopback && node::include_loopback(networks),
         }
     }
 }
@@ -81,15 +84,20 @@ impl NodePortSetting {
 /// What the operator decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// The name of this node's Node object.
     pub node_name: Arc<str>,
     /// An address of the node that goes before those of its Node object, which need not know it.
     pub own_address: Option<IpAddr>,
+    /// How pods of this node are told from other senders.
     pub detect_local: DetectLocal,
+    /// Which addresses node ports answer on.
     pub node_ports: NodePortSetting,
+    /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
+    /// The bit of the packet mark that asks for masquerading.
     pub masquerade_mark: u32,
-    /// Serve the external IPs of Services, which whoever may write a Service can take from others.
-    /// Those of files are.
+    /// Serve the external IPs of Services, by which every writer of a Service can take addresses
+    /// from others. Those of static Services are always served.
     pub external_ips: bool,
     /// Heed `ipMode` of load balancers' addresses; otherwise all of them are served here.
     pub load_balancer_ip_mode: bool,
@@ -118,10 +126,13 @@ pub struct Update {
 /// A part of an object that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
+    /// The kind of the object.
     pub kind: &'static str,
     /// Empty for a Node or a ServiceCIDR.
     pub namespace: String,
+    /// The name of the object.
     pub name: String,
+    /// What cannot be used and why.
     pub sentence: String,
 }
 
@@ -137,9 +148,9 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    fn of_port(key: &PortKey, sentence: String) -> Problem {
+    fn of_port(key: &PortKey, sentence: String) -> Self {
         let ObjectKey { namespace, name } = &key.service;
-        Problem {
+        Self {
             kind: "Service",
             namespace: namespace.to_string(),
             name: name.to_string(),
@@ -149,8 +160,8 @@ impl Problem {
 }
 
 impl Problem {
-    fn without_pods(service: &ObjectKey) -> Problem {
-        Problem {
+    fn without_pods(service: &ObjectKey) -> Self {
+        Self {
             kind: "Service",
             namespace: service.namespace.to_string(),
             name: service.name.to_string(),
@@ -163,14 +174,14 @@ impl Problem {
 }
 
 impl From<&Conflict> for Problem {
-    fn from(conflict: &Conflict) -> Problem {
-        Problem::of_port(&conflict.loser, conflict.to_string())
+    fn from(conflict: &Conflict) -> Self {
+        Self::of_port(&conflict.loser, conflict.to_string())
     }
 }
 
 impl From<&Refusal> for Problem {
-    fn from(refusal: &Refusal) -> Problem {
-        Problem::of_port(&refusal.key, refusal.to_string())
+    fn from(refusal: &Refusal) -> Self {
+        Self::of_port(&refusal.key, refusal.to_string())
     }
 }
 
@@ -221,7 +232,8 @@ struct Known {
 }
 
 impl Index {
-    pub fn new(settings: Settings) -> Index {
+    /// An index without objects.
+    pub fn new(settings: Settings) -> Self {
         let node = NodeState::new(settings);
         let here = node.here();
         let division = Arc::<Division>::default();
@@ -229,7 +241,7 @@ impl Index {
             rules: node.rules(&division),
             ..ForwardingTable::default()
         };
-        Index {
+        Self {
             names: Names::default(),
             node,
             claimed_with: ClaimedWith {
@@ -256,15 +268,16 @@ impl Index {
         }
     }
 
-    /// One that also says what there is to announce; it remembers the node of every endpoint. To be
-    /// called before objects come.
-    pub fn with_announcing(self) -> Index {
-        Index {
+    /// An index that also says what there is to announce; it remembers the node of every endpoint.
+    /// To be called before objects come.
+    pub fn with_announcing(self) -> Self {
+        Self {
             announcing: true,
             ..self
         }
     }
 
+    /// Takes in a Service as it is now.
     pub fn apply_service(&mut self, service: &Service) {
         let mut complaints = Complaints {
             list: &mut self.problems,
@@ -286,10 +299,12 @@ impl Index {
         self.set_record(namespace, name, record.map(Box::new));
     }
 
+    /// Forgets a Service.
     pub fn delete_service(&mut self, namespace: &str, name: &str) {
         self.set_record(namespace, name, None);
     }
 
+    /// Takes in an EndpointSlice as it is now.
     pub fn apply_slice(&mut self, slice: &EndpointSlice) {
         let Metadata {
             namespace, name, ..
@@ -339,6 +354,7 @@ impl Index {
         self.dirty.push(service);
     }
 
+    /// Forgets an EndpointSlice.
     pub fn delete_slice(&mut self, namespace: &str, name: &str) {
         let key = ObjectKey::new(namespace, name);
         let Some(owner) = self.slice_owners.remove(&key) else {
@@ -354,7 +370,7 @@ impl Index {
         }
     }
 
-    /// Only the node's own object matters; others are ignored.
+    /// Takes in a Node. Only the node's own object matters; others are ignored.
     pub fn apply_node(&mut self, node: &Node) {
         if node.metadata.name != self.node.name() {
             return;
@@ -384,6 +400,7 @@ impl Index {
         self.pods.set(name, record);
     }
 
+    /// The Pod is gone.
     pub fn delete_pod(&mut self, namespace: &str, name: &str) {
         let name = self.pod_name(namespace, name);
         self.pods.set(name, None);
@@ -414,6 +431,7 @@ impl Index {
         }
     }
 
+    /// A ServiceCIDR is there, or changed.
     pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr) {
         let mut complaints = Complaints {
             list: &mut self.problems,
@@ -423,10 +441,12 @@ impl Index {
         self.node.apply_service_cidr(cidr, &mut complaints);
     }
 
+    /// Forgets a ServiceCIDR.
     pub fn delete_service_cidr(&mut self, name: &str) {
         self.node.delete_service_cidr(name);
     }
 
+    /// A port partition is there, or changed.
     pub fn apply_port_partition(&mut self, partition: &PortPartition) {
         let mut complaints = Complaints {
             list: &mut self.problems,
@@ -436,10 +456,12 @@ impl Index {
         self.node.apply_partition(partition, &mut complaints);
     }
 
+    /// The port partition is gone.
     pub fn delete_port_partition(&mut self, name: &str) {
         self.node.delete_partition(name);
     }
 
+    /// All that are known.
     pub fn port_partition_names(&self) -> Vec<Arc<str>> {
         self.node.partition_names()
     }
@@ -468,6 +490,8 @@ impl Index {
         known.map(|(key, _)| key.clone()).collect()
     }
 
+    /// Namespace and name of each EndpointSlice that is known.
+    /// Namespace and name of each EndpointSlice that is known.
     #[expect(
         clippy::disallowed_methods,
         reason = "callers look names up, in no order"
@@ -476,10 +500,12 @@ impl Index {
         self.slice_owners.keys().cloned().collect()
     }
 
+    /// Namespace and name of each Pod that is known.
     pub fn pod_names(&self) -> Vec<ObjectKey> {
         self.pods.names().cloned().collect()
     }
 
+    /// The table as of the last [`Self::take`].
     pub fn table(&self) -> &ForwardingTable {
         &self.table
     }
@@ -489,10 +515,12 @@ impl Index {
         self.table.frontends.conflicts()
     }
 
+    /// Of each Service with a health-check node port, what it answers.
     pub fn health_checks(&self) -> &BTreeMap<ObjectKey, HealthCheck> {
         &self.health_checks
     }
 
+    /// What there is to announce of each Service.
     pub fn announceables(&self) -> &BTreeMap<ObjectKey, Arc<Announceable>> {
         &self.announceables
     }

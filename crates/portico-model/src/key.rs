@@ -14,8 +14,8 @@ pub struct ObjectKey {
 
 impl ObjectKey {
     /// The key of the object with this namespace and name.
-    pub fn new(namespace: &str, name: &str) -> ObjectKey {
-        ObjectKey {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
             namespace: namespace.into(),
             name: name.into(),
         }

@@ -1,6 +1,11 @@
 //! The parts of API objects that forwarding needs, read from the API's JSON; everything else is
 //! ignored, so that a node holds little of a large cluster in memory.
 
+#![expect(
+    missing_docs,
+    reason = "the fields are those of the Kubernetes API, which says what they mean"
+)]
+
 use crate::partitions::{NODE_PORT_ADDRESSES, PORT_PARTITION};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};

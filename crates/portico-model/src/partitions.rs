@@ -11,27 +11,32 @@ pub const PORT_PARTITION: &str = "portico.dev/port-partition";
 /// answer.
 pub const NODE_PORT_ADDRESSES: &str = "portico.dev/node-port-addresses";
 
+/// Addresses of nodes with a space of node ports of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PortPartition {
+    /// Its name, and when it was made: of two with one address the older has it.
     pub metadata: Metadata,
+    /// Which addresses.
     pub spec: PortPartitionSpec,
 }
 
+/// Which addresses a partition has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PortPartitionSpec {
     /// All addresses of its nodes if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
+    /// On which nodes; absent for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
 }
 
 impl PortPartitionSpec {
     /// The first two texts of which the ranges have an address in common; `*` is all addresses.
-    pub fn overlap(&self, other: &PortPartitionSpec) -> Option<(String, String)> {
-        let ranges = |spec: &PortPartitionSpec| -> Vec<(String, Option<AddressRange>)> {
+    pub fn overlap(&self, other: &Self) -> Option<(String, String)> {
+        let ranges = |spec: &Self| -> Vec<(String, Option<AddressRange>)> {
             if spec.addresses.is_empty() {
                 return vec![("*".to_owned(), None)];
             }

@@ -2,6 +2,11 @@
 //! what the controller and the nodes both read. What a field means is told in the schema of the API
 //! server.
 
+#![expect(
+    missing_docs,
+    reason = "the schema of the kinds says what each field means"
+)]
+
 mod ranges;
 mod selector;
 
@@ -136,10 +141,10 @@ pub struct ClaimService {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// Of one that shares: `TCP/80`, sorted.
+    /// The ports of a Service that shares the address: `TCP/80`, sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
-    /// Of one that shares under `externalTrafficPolicy: Local`: its selector.
+    /// The selector of a Service that shares the address under `externalTrafficPolicy: Local`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub endpoints: String,
 }

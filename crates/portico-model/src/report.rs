@@ -8,7 +8,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
+/// The annotation of a node's Lease that has its report.
 pub const ANNOTATION: &str = "portico.dev/report";
+/// The namespace of the Leases.
 pub const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "portico-node-";
 /// Leases with reports have this label, so that they can be followed without the others.
@@ -19,7 +21,7 @@ pub const MOST_BEHIND: usize = 20;
 /// report is written again and again, and an annotation has to stay far below 256 KiB.
 pub const MOST_ADDRESSES: usize = 500;
 
-/// Of the Lease with the report of a node.
+/// The name of the Lease with the report of a node.
 pub fn lease_name(node: &str) -> String {
     format!("{PREFIX}{node}")
 }
@@ -29,6 +31,7 @@ pub fn node_of_lease(lease: &str) -> Option<&str> {
     lease.strip_prefix(PREFIX)
 }
 
+/// What a node tells the controller and the tools, as JSON in an annotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeReport {
@@ -78,11 +81,13 @@ pub struct PartitionAddresses {
     pub addresses: Vec<String>,
 }
 
+/// A Service that is not in the kernel as it should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Behind {
     /// `namespace/name`
     pub service: String,
+    /// The error, for people.
     pub reason: String,
 }
 
@@ -92,11 +97,15 @@ pub struct Behind {
 pub struct Programming {
     /// How many there were since the node started, so that news can be told from what is known.
     pub changes: u64,
+    /// The last of them, in microseconds.
     pub last_micros: u64,
+    /// Their median, in microseconds.
     pub median_micros: u64,
+    /// The longest of them, in microseconds.
     pub worst_micros: u64,
 }
 
+/// How addresses are announced by this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Announcing {
@@ -126,6 +135,7 @@ pub struct Announcing {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Holding {
+    /// Those that are told by name.
     pub addresses: Vec<IpAddr>,
     /// By the node's clock, in RFC 3339.
     pub since: String,
@@ -136,11 +146,13 @@ pub struct Holding {
     pub before: String,
 }
 
+/// A BGP session of this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Session {
     /// The name of the BgpPeer.
     pub peer: String,
+    /// Whether routes are exchanged.
     pub established: bool,
     /// How many routes are announced to it.
     pub routes: usize,
@@ -160,12 +172,12 @@ pub struct NodePortReach {
 
 impl From<&NodeReport> for NodePortReach {
     /// A network that cannot be read is one fewer to send anybody to.
-    fn from(report: &NodeReport) -> NodePortReach {
+    fn from(report: &NodeReport) -> Self {
         let read = |texts: &Vec<String>| -> Vec<IpNet> {
             texts.iter().filter_map(|text| text.parse().ok()).collect()
         };
         let partitions = report.partitions.iter();
-        NodePortReach {
+        Self {
             networks: report.node_ports.as_ref().map(read),
             partitions: partitions
                 .map(|partition| (partition.name.clone(), read(&partition.addresses)))
@@ -182,6 +194,7 @@ impl NodePortReach {
         self.networks.as_deref().is_none_or(has) && self.partition_of(address) == partition
     }
 
+    /// The partition that an address of this node is in.
     pub fn partition_of(&self, address: IpAddr) -> Option<&str> {
         let mut partitions = self.partitions.iter();
         partitions

@@ -1,11 +1,11 @@
 //! Static Services: those that programs and people on the node write into files, which the node
-//! serves beside those of the API server. What the node and who writes the files agree on.
+//! serves beside those of the API server. What the node and the writers of the files agree on.
 
 use crate::hash;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where the files are, if nobody says otherwise.
+/// The default folder of the files.
 pub const FOLDER: &str = "/run/portico/services";
 
 /// In the folder: the node's own note of what is in force, an [`Installed`] as JSON. The node that
@@ -29,8 +29,8 @@ pub fn version(content: &[u8]) -> String {
 /// No namespace of the API can be called so.
 const PREFIX: &str = "static:";
 
-/// The namespace under which objects of a file are known, whatever namespace they say: they are
-/// nobody else's.
+/// The namespace under which objects of a file are known, whatever namespace they say: so they
+/// never meet objects of the API server.
 pub fn namespace(file: &str, namespace: &str) -> String {
     let namespace = if namespace.is_empty() {
         "default"

@@ -1,7 +1,7 @@
 //! The forwarding table of one node: what is wanted. Dataplanes plan from it, `explain` walks it.
 //!
-//! Every decision about who is served by whom is already taken here; a dataplane translates, it
-//! does not decide.
+//! Every decision about which client is served by which endpoint is already taken here; a dataplane
+//! translates, it does not decide.
 
 mod frontends;
 mod ports;
@@ -18,34 +18,39 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// The two families of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
+    /// IPv4.
     V4,
+    /// IPv6.
     V6,
 }
 
 impl Family {
-    pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+    /// Both families, IPv4 first.
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    pub fn of(address: IpAddr) -> Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() {
-            Family::V4
+            Self::V4
         } else {
-            Family::V6
+            Self::V6
         }
     }
 
     /// As API objects write it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
         }
     }
 
     /// The family that API objects write like this.
-    pub fn named(text: &str) -> Option<Family> {
-        Family::BOTH
+    pub fn named(text: &str) -> Option<Self> {
+        Self::BOTH
             .into_iter()
             .find(|family| family.as_str() == text)
     }
@@ -54,11 +59,14 @@ impl Family {
 /// One value for each address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerFamily<T> {
+    /// The value for IPv4.
     pub v4: T,
+    /// The value for IPv6.
     pub v6: T,
 }
 
 impl<T> PerFamily<T> {
+    /// The value for a family.
     pub fn get(&self, family: Family) -> &T {
         match family {
             Family::V4 => &self.v4,
@@ -66,6 +74,7 @@ impl<T> PerFamily<T> {
         }
     }
 
+    /// The value for a family, to be changed.
     pub fn get_mut(&mut self, family: Family) -> &mut T {
         match family {
             Family::V4 => &mut self.v4,
@@ -74,37 +83,42 @@ impl<T> PerFamily<T> {
     }
 }
 
+/// The protocols that Services have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
+    /// TCP.
     Tcp,
+    /// UDP.
     Udp,
+    /// SCTP.
     Sctp,
 }
 
 impl Protocol {
-    pub const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+    /// All protocols.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
 
     /// The number in the IP header.
     pub fn number(self) -> u8 {
         match self {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
-            Protocol::Sctp => 132,
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
         }
     }
 
     /// As API objects write it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Protocol::Tcp => "TCP",
-            Protocol::Udp => "UDP",
-            Protocol::Sctp => "SCTP",
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
         }
     }
 
     /// The protocol that API objects write like this.
-    pub fn named(text: &str) -> Option<Protocol> {
-        Protocol::ALL
+    pub fn named(text: &str) -> Option<Self> {
+        Self::ALL
             .into_iter()
             .find(|protocol| protocol.as_str() == text)
     }
@@ -112,9 +126,9 @@ impl Protocol {
     /// As rules and people write it.
     pub fn lower(self) -> &'static str {
         match self {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-            Protocol::Sctp => "sctp",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
         }
     }
 }
@@ -128,17 +142,20 @@ impl fmt::Display for Protocol {
 /// One port of a Service in one address family: the unit that is planned, changed and installed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortKey {
+    /// Its Service.
     pub service: ObjectKey,
     /// Empty where the Service has one unnamed port.
     pub port: Arc<str>,
+    /// The protocol of the port.
     pub protocol: Protocol,
+    /// The family: a dual-stack Service has each port twice.
     pub family: Family,
 }
 
 impl PortKey {
     /// Before every key that there can be.
-    pub(crate) fn least() -> PortKey {
-        PortKey {
+    pub(crate) fn least() -> Self {
+        Self {
             service: ObjectKey::new("", ""),
             port: Arc::default(),
             protocol: Protocol::Tcp,
@@ -181,7 +198,9 @@ impl fmt::Display for PortKey {
 /// An address and port that serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
+    /// The address of the endpoint.
     pub address: IpAddr,
+    /// The port of the endpoint.
     pub port: u16,
     /// It runs on this node.
     pub local: bool,
@@ -201,38 +220,48 @@ pub enum Outcome {
     Drop,
 }
 
-/// Whose source address is replaced by the node's. A connection to oneself (hairpin) always is.
+/// The packets whose source address is replaced by the node's. A connection to oneself (hairpin)
+/// always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Masquerade {
+    /// The source of every packet.
     Always,
-    /// Everybody's but that of pods of this node, as [`LocalPods`] tells them.
+    /// All packets but those of pods of this node, as [`LocalPods`] recognizes them.
     UnlessPod,
     /// Only that of the node's own programs.
     OnlyNode,
+    /// The source of no packet.
     Never,
 }
 
+/// The kinds of addresses on which Services answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrontendKind {
+    /// An address of `spec.clusterIPs`.
     ClusterIp,
+    /// An address of `spec.externalIPs`.
     ExternalIp,
+    /// An address of `status.loadBalancer`.
     LoadBalancerIp,
+    /// A port on addresses of the node.
     NodePort,
 }
 
 /// An address and port that a Service answers on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frontend {
+    /// What kind of address it is.
     pub kind: FrontendKind,
     /// `None` for a node port that is on all of the node's [`NodePortAddresses`]; one of a port
     /// partition has each of its addresses.
     pub address: Option<IpAddr>,
+    /// The port that clients connect to.
     pub port: u16,
     /// What happens to packets of pods of this node and of the node's own programs.
     pub inside: Outcome,
-    /// What happens to everybody else's packets. The same as `inside`, but for a Local external
-    /// policy.
+    /// What happens to all other packets. The same as `inside`, but for a Local external policy.
     pub outside: Outcome,
+    /// Which packets get the node's address as their source.
     pub masquerade: Masquerade,
     /// Where the packet must come from to be let in; others are dropped. `None` lets everybody in.
     /// Of a load balancer's address these are its source ranges, of a cluster IP the addresses of
@@ -269,13 +298,14 @@ pub struct ServicePort {
 /// Which packets come from a pod of this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LocalPods {
-    /// It cannot be told; nobody is taken for one.
+    /// The setting is unknown; no source is taken for a local one.
     #[default]
     Unknown,
     /// By source address.
     Sources(Vec<IpNet>),
     /// By the interface they enter through.
     Interface(Arc<str>),
+    /// Packets from interfaces whose names begin so.
     InterfacePrefix(Arc<str>),
 }
 
@@ -283,14 +313,17 @@ pub enum LocalPods {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodePortAddresses {
     /// Every address that is local to the node; those of the loopback range only if `loopback`.
-    AllLocal { loopback: bool },
+    AllLocal {
+        /// Whether addresses of the loopback range are among them.
+        loopback: bool,
+    },
     /// These, found out from the node's interfaces.
     Listed(Vec<IpAddr>),
 }
 
 impl Default for NodePortAddresses {
     fn default() -> Self {
-        NodePortAddresses::Listed(Vec::new())
+        Self::Listed(Vec::new())
     }
 }
 
@@ -306,20 +339,21 @@ pub enum DmzPods {
 
 impl Default for DmzPods {
     fn default() -> Self {
-        DmzPods::Listed(Vec::new())
+        Self::Listed(Vec::new())
     }
 }
 
 impl DmzPods {
     /// No packet is.
     pub fn is_empty(&self) -> bool {
-        matches!(self, DmzPods::Listed(listed) if listed.is_empty())
+        matches!(self, Self::Listed(listed) if listed.is_empty())
     }
 
+    /// Whether packets from this source are of pods in the DMZ, or may be.
     pub fn has(&self, source: IpAddr) -> bool {
         match self {
-            DmzPods::Listed(listed) => listed.binary_search(&source).is_ok(),
-            DmzPods::AllBut(others) => others.binary_search(&source).is_err(),
+            Self::Listed(listed) => listed.binary_search(&source).is_ok(),
+            Self::AllBut(others) => others.binary_search(&source).is_err(),
         }
     }
 }
@@ -327,7 +361,9 @@ impl DmzPods {
 /// What holds for all Services on this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRules {
+    /// How packets of this node's pods are recognized.
     pub local_pods: PerFamily<LocalPods>,
+    /// The addresses on which node ports answer.
     pub node_ports: PerFamily<NodePortAddresses>,
     /// Node ports on loopback addresses are wanted: `net.ipv4.conf.all.route_localnet` is 1, and
     /// others are to be kept away from these addresses.
@@ -346,9 +382,11 @@ pub struct NodeRules {
 /// What this node is to forward.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardingTable {
+    /// What holds for all Services.
     pub rules: NodeRules,
+    /// Every port of every Service that this node serves.
     pub ports: Ports,
-    /// Finds the service port by the frontend, and says who else wanted it.
+    /// Finds the service port by the frontend, and lists the other service ports that claim it.
     pub frontends: FrontendIndex,
     /// The addresses of this node in each port partition that there is: no node port of a Service
     /// that names no partition answers on them.
@@ -357,7 +395,7 @@ pub struct ForwardingTable {
 
 impl ForwardingTable {
     /// A table made by hand; [`crate::index::Index`] keeps one up to date.
-    pub fn new(rules: NodeRules, ports: Ports) -> ForwardingTable {
+    pub fn new(rules: NodeRules, ports: Ports) -> Self {
         let mut claimed = Claims::default();
         for (key, port) in ports.iter() {
             let claim =
@@ -366,7 +404,7 @@ impl ForwardingTable {
         }
         let mut frontends = FrontendIndex::default();
         frontends.exchange(Claims::default(), claimed);
-        ForwardingTable {
+        Self {
             rules,
             ports,
             frontends,
@@ -397,19 +435,24 @@ impl ForwardingTable {
 /// How one port changed. `before` and `after` are never equal, and never both `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
+    /// The service port.
     pub key: PortKey,
+    /// What it was; `None` if it is new.
     pub before: Option<Arc<ServicePort>>,
+    /// What it is now; `None` if it is gone.
     pub after: Option<Arc<ServicePort>>,
 }
 
 /// A health-check node port: how many endpoints of the Service are ready on this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
+    /// The health-check node port.
     pub port: u16,
     /// Where it answers: `None` is wherever node ports do. That of a Service of a port partition
     /// has a port that is another's elsewhere.
     pub addresses: Option<Arc<[IpAddr]>>,
     /// In which families the Service exists; the port does not answer in the others.
     pub families: PerFamily<bool>,
+    /// Ready endpoints on this node, by family.
     pub ready: PerFamily<u32>,
 }

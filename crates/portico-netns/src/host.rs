@@ -9,8 +9,8 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// What every host starts with: addresses that work at once, nobody who teaches others routes,
-/// nobody who is quiet to be polite, and queues that hold a burst of test traffic.
+/// What every host starts with: addresses that work at once, no routes from advertisements or
+/// redirects, no limit on ICMP errors, and queues that hold a burst of test traffic.
 const SETTINGS: &[(&str, &str)] = &[
     ("net/ipv6/conf/all/accept_dad", "0"),
     ("net/ipv6/conf/default/accept_dad", "0"),
@@ -44,13 +44,14 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    pub fn new() -> io::Result<Testbed> {
+    /// An empty testbed. Its hosts end with it.
+    pub fn new() -> io::Result<Self> {
         let servers = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("testbed")
             .enable_all()
             .build()?;
-        Ok(Testbed {
+        Ok(Self {
             hosts: Mutex::default(),
             handle: servers.handle().clone(),
             servers: Some(servers),
@@ -108,6 +109,7 @@ struct Inner {
 }
 
 impl Host {
+    /// The name of the host, which is unique in its testbed.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -132,6 +134,7 @@ impl Host {
         &self.0.netlink
     }
 
+    /// The runtime for servers inside the host.
     pub fn servers(&self) -> &Handle {
         &self.0.servers
     }

@@ -1,4 +1,4 @@
-//! A server in a pod of the lab: it answers HTTP with who it is and whom it saw asking.
+//! A server in a pod of the lab: it answers HTTP with its own name and the client's address.
 
 use crate::Result;
 use crate::host::Host;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// For a request to arrive and be answered.
+/// The time limit for a request to arrive and be answered.
 const HTTP_PATIENCE: Duration = Duration::from_secs(10);
 const MOST_HEAD: usize = 16 << 10;
 

@@ -1,6 +1,6 @@
 //! The network of the lab: a control plane, three nodes with a pod each, and a client behind a
 //! router. There are no programs of Kubernetes in it, only the network, and servers in the pods
-//! that answer HTTP with who they are.
+//! that answer HTTP with their names.
 //!
 //! ```text
 //!  client ───────── router ─────┬─── cp      192.0.2.2
@@ -17,28 +17,38 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
+/// The name of the control plane's host.
 pub const CONTROL_PLANE: &str = "cp";
+/// The name of the client's host.
 pub const CLIENT: &str = "client";
+/// The name of the router's host.
 pub const ROUTER: &str = "router";
+/// The range of all pods.
 pub const POD_RANGE: &str = "10.244.0.0/16";
 /// Addresses for load balancers, on the network of the nodes.
 pub const POOL: &str = "192.0.2.200-192.0.2.220";
 /// Where pods answer.
 pub const POD_PORT: u16 = 8080;
 
+/// The client's address, which is not in the network of the nodes.
 pub const CLIENT_ADDRESS: &str = "198.51.100.10";
 const LAN: &str = "br0";
 
 /// One of the nodes, and what is on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The name of the node's host.
     pub node: &'static str,
+    /// The node's address.
     pub address: Ipv4Addr,
+    /// The name of the pod's host.
     pub pod: &'static str,
+    /// The pod's address.
     pub pod_address: Ipv4Addr,
     number: u8,
 }
 
+/// The three nodes of the lab, each with its pod.
 pub const PLACES: [Place; 3] = [
     place(1, "node1", "web-1"),
     place(2, "node2", "web-2"),
@@ -57,7 +67,8 @@ const fn place(number: u8, node: &'static str, pod: &'static str) -> Place {
 }
 
 impl Place {
-    /// Of its link, by which others know who answers for an address.
+    /// The hardware address of its link, by which a neighbour table tells which host has an
+    /// address.
     pub const fn mac(self) -> [u8; 6] {
         [2, 0xfa, 0, 0, 0, self.number]
     }
@@ -75,7 +86,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    pub fn new() -> Result<Lab> {
+    /// Makes the hosts, links and routes.
+    pub fn new() -> Result<Self> {
         let in_all = |source| crate::Error {
             host: "lab".to_owned(),
             doing: "start its thread".to_owned(),
@@ -88,7 +100,7 @@ impl Lab {
         for name in named.chain(PLACES.iter().flat_map(|place| [place.node, place.pod])) {
             hosts.insert(name, bed.host(name)?);
         }
-        let lab = Lab {
+        let lab = Self {
             hosts,
             switch,
             _bed: bed,
@@ -97,11 +109,12 @@ impl Lab {
         Ok(lab)
     }
 
-    /// By the names in the picture above.
+    /// The host with one of the names in the picture above.
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.get(name)
     }
 
+    /// The names of all hosts.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.hosts.keys().copied()
     }
@@ -111,6 +124,7 @@ impl Lab {
         self.switch.link_down(&port_of(host))
     }
 
+    /// Brings the host's link up again after it was unplugged.
     pub fn plug(&self, host: &str) -> Result<()> {
         self.switch.link_up(&port_of(host))
     }

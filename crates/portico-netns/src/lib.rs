@@ -30,10 +30,14 @@ pub use process::Process;
 #[derive(Debug, thiserror::Error)]
 #[error("{host}: {doing}")]
 pub struct Error {
+    /// The name of the host.
     pub host: String,
+    /// What was tried, as a verb and its object.
     pub doing: String,
+    /// What the system said.
     #[source]
     pub source: std::io::Error,
 }
 
+/// The result of what is done to hosts.
 pub type Result<T> = std::result::Result<T, Error>;

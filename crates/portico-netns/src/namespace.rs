@@ -12,9 +12,9 @@ pub(crate) struct Namespace(File);
 
 impl Namespace {
     /// A new one, empty but for a loopback link that is down.
-    pub fn new() -> io::Result<Namespace> {
-        // A thread of its own leaves its namespace behind as it ends, so that nobody has to find
-        // the way back.
+    pub(crate) fn new() -> io::Result<Self> {
+        // A thread of its own leaves its namespace behind as it ends, so that the caller's thread
+        // never leaves its own.
         let made = std::thread::spawn(|| {
             unshare()?;
             File::open(CURRENT).map(Namespace)
@@ -26,12 +26,12 @@ impl Namespace {
         })
     }
 
-    pub fn fd(&self) -> RawFd {
+    pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
     /// Takes the calling thread inside until the guard is dropped.
-    pub fn enter(&self) -> io::Result<Inside> {
+    pub(crate) fn enter(&self) -> io::Result<Inside> {
         let inside = Inside(File::open(CURRENT)?);
         join(self.fd())?;
         Ok(inside)
@@ -44,7 +44,8 @@ pub(crate) struct Inside(File);
 impl Drop for Inside {
     fn drop(&mut self) {
         if join(self.0.as_raw_fd()).is_err() {
-            // To go on would send somebody else's packets from here.
+            // A thread that goes on in the wrong namespace would send packets from a host that is
+            // not its own.
             std::process::abort();
         }
     }

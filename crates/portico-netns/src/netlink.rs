@@ -12,21 +12,21 @@ pub(crate) struct Message(Vec<u8>);
 
 impl Message {
     /// `flags` beside REQUEST and ACK.
-    pub fn new(kind: u16, flags: u16) -> Message {
+    pub(crate) fn new(kind: u16, flags: u16) -> Self {
         let flags = flags | (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
-        Message(bytes)
+        Self(bytes)
     }
 
     /// The fixed part that follows the header.
-    pub fn fixed(mut self, bytes: &[u8]) -> Message {
+    pub(crate) fn fixed(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
-    pub fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
+    pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.0
             .extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -35,17 +35,17 @@ impl Message {
         self
     }
 
-    pub fn number(self, kind: u16, value: u32) -> Message {
+    pub(crate) fn number(self, kind: u16, value: u32) -> Self {
         self.attribute(kind, &value.to_ne_bytes())
     }
 
     /// A text, which the kernel wants to end with a zero byte.
-    pub fn text(self, kind: u16, value: &str) -> Message {
+    pub(crate) fn text(self, kind: u16, value: &str) -> Self {
         self.attribute(kind, &[value.as_bytes(), &[0]].concat())
     }
 
     /// An attribute that holds what `fill` pushes.
-    pub fn nested(mut self, kind: u16, fill: impl FnOnce(Message) -> Message) -> Message {
+    pub(crate) fn nested(mut self, kind: u16, fill: impl FnOnce(Self) -> Self) -> Self {
         let start = self.0.len();
         self = fill(self.fixed(&[0, 0, kind.to_ne_bytes()[0], kind.to_ne_bytes()[1]]));
         let length = (self.0.len() - start) as u16;
@@ -64,18 +64,18 @@ impl Message {
 pub(crate) struct Netlink(Mutex<Socket>);
 
 impl Netlink {
-    pub fn new(family: i32) -> io::Result<Netlink> {
+    pub(crate) fn new(family: i32) -> io::Result<Self> {
         let socket = Socket::new(
             Domain::from(libc::AF_NETLINK),
             Type::RAW,
             Some(Protocol::from(family)),
         )?;
-        Ok(Netlink(Mutex::new(socket)))
+        Ok(Self(Mutex::new(socket)))
     }
 
     /// Sends a request and waits for its acknowledgement; what the kernel said before that, without
     /// headers.
-    pub fn request(&self, message: Message) -> io::Result<Vec<u8>> {
+    pub(crate) fn request(&self, message: Message) -> io::Result<Vec<u8>> {
         let mut socket = self
             .0
             .lock()

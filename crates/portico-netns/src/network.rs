@@ -11,16 +11,17 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 const UP: u32 = libc::IFF_UP as u32;
-/// Of operational states, the one in which packets pass.
-const OPERATIONAL: u8 = 6;
-// Attributes that libc does not name.
-const BRIDGE_FORWARD_DELAY: u16 = 1;
-const VETH_PEER: u16 = 1;
-const RULE_INPUT: u16 = 3;
-const RULE_PRIORITY: u16 = 6;
-const RULE_MARK: u16 = 10;
-const RULE_TABLE: u16 = 15;
-const CONNTRACK_DELETE: u16 = (libc::NFNL_SUBSYS_CTNETLINK as u16) << 8 | 2;
+/// The operational state in which packets pass.
+const OPERATIONAL: u8 = libc::IF_OPER_UP as u8;
+// Numbers of the kernel's headers that libc does not have.
+const IFLA_BR_FORWARD_DELAY: u16 = 1;
+const VETH_INFO_PEER: u16 = 1;
+const FRA_IIFNAME: u16 = 3;
+const FRA_PRIORITY: u16 = 6;
+const FRA_FWMARK: u16 = 10;
+const FRA_TABLE: u16 = 15;
+const IPCTNL_MSG_CT_DELETE: u16 = 2;
+const CONNTRACK_DELETE: u16 = (libc::NFNL_SUBSYS_CTNETLINK as u16) << 8 | IPCTNL_MSG_CT_DELETE;
 
 /// A route: `Route::to("10.0.0.0/8").via("172.30.0.1")`.
 #[derive(Clone, Debug)]
@@ -44,6 +45,7 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// Goes through this gateway.
     pub fn via(self, gateway: &'a str) -> Self {
         Route {
             via: Some(gateway),
@@ -51,6 +53,7 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// Goes out by this link.
     pub fn link(self, name: &'a str) -> Self {
         Route {
             link: Some(name),
@@ -58,6 +61,7 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// Is in this routing table instead of the main one.
     pub fn table(self, table: u32) -> Self {
         Route { table, ..self }
     }
@@ -79,11 +83,14 @@ pub struct Rule<'a> {
     pub mark: Option<u32>,
     /// Packets that came in through this link.
     pub input: Option<&'a str>,
+    /// The routing table that it leads to.
     pub table: u32,
+    /// Its place among the rules; the lowest is first.
     pub priority: u32,
 }
 
 impl Host {
+    /// Sets a link up.
     pub fn link_up(&self, name: &str) -> Result<()> {
         let message = Message::new(libc::RTM_NEWLINK, 0)
             .fixed(&link_header(UP))
@@ -91,7 +98,7 @@ impl Host {
         self.request(format!("set {name} up"), message)
     }
 
-    /// As if its cable were pulled out: the other end loses its carrier.
+    /// Sets a link down, like a pulled cable: the other end loses its carrier.
     pub fn link_down(&self, name: &str) -> Result<()> {
         let mut header = link_header(UP);
         header[8..12].copy_from_slice(&0_u32.to_ne_bytes());
@@ -101,6 +108,7 @@ impl Host {
         self.request(format!("set {name} down"), message)
     }
 
+    /// Gives a link this hardware address.
     pub fn link_mac(&self, name: &str, mac: [u8; 6]) -> Result<()> {
         let message = Message::new(libc::RTM_NEWLINK, 0)
             .fixed(&link_header(0))
@@ -119,21 +127,21 @@ impl Host {
             .nested(libc::IFLA_LINKINFO, |info| {
                 info.text(libc::IFLA_INFO_KIND, "bridge")
                     .nested(libc::IFLA_INFO_DATA, |data| {
-                        data.number(BRIDGE_FORWARD_DELAY, 0)
+                        data.number(IFLA_BR_FORWARD_DELAY, 0)
                     })
             });
         self.request(format!("make the bridge {name}"), message)
     }
 
     /// A cable: `name` here and `peer_name` in `peer`, both up.
-    pub fn cable(&self, name: &str, peer: &Host, peer_name: &str) -> Result<()> {
+    pub fn cable(&self, name: &str, peer: &Self, peer_name: &str) -> Result<()> {
         let message = Message::new(libc::RTM_NEWLINK, CREATE)
             .fixed(&link_header(0))
             .text(libc::IFLA_IFNAME, name)
             .nested(libc::IFLA_LINKINFO, |info| {
                 info.text(libc::IFLA_INFO_KIND, "veth")
                     .nested(libc::IFLA_INFO_DATA, |data| {
-                        data.nested(VETH_PEER, |end| {
+                        data.nested(VETH_INFO_PEER, |end| {
                             end.fixed(&link_header(0))
                                 .text(libc::IFLA_IFNAME, peer_name)
                                 .number(libc::IFLA_NET_NS_FD, peer.namespace_fd() as u32)
@@ -169,7 +177,7 @@ impl Host {
     pub fn cable_to_switch(
         &self,
         name: &str,
-        switch: &Host,
+        switch: &Self,
         port: &str,
         bridge: &str,
     ) -> Result<()> {
@@ -182,7 +190,7 @@ impl Host {
     pub fn cable_to_silent_switch(
         &self,
         name: &str,
-        switch: &Host,
+        switch: &Self,
         port: &str,
         bridge: &str,
     ) -> Result<()> {
@@ -203,11 +211,13 @@ impl Host {
         self.request(format!("add {address} to {link}"), message)
     }
 
+    /// Takes an address with its prefix length from a link.
     pub fn remove_address(&self, link: &str, address: &str) -> Result<()> {
         let message = self.address_message(libc::RTM_DELADDR, 0, link, address, false)?;
         self.request(format!("remove {address} from {link}"), message)
     }
 
+    /// Adds a route.
     pub fn route(&self, route: Route) -> Result<()> {
         let network = self.network(route.to)?;
         let scope = match (route.kind, route.via) {
@@ -258,13 +268,13 @@ impl Host {
             ];
             let mut message = Message::new(libc::RTM_NEWRULE, CREATE)
                 .fixed(&header)
-                .number(RULE_TABLE, rule.table)
-                .number(RULE_PRIORITY, rule.priority);
+                .number(FRA_TABLE, rule.table)
+                .number(FRA_PRIORITY, rule.priority);
             if let Some(mark) = rule.mark {
-                message = message.number(RULE_MARK, mark);
+                message = message.number(FRA_FWMARK, mark);
             }
             if let Some(link) = rule.input {
-                message = message.text(RULE_INPUT, link);
+                message = message.text(FRA_IIFNAME, link);
             }
             self.request(format!("add {rule:?}"), message)?;
         }
@@ -278,6 +288,7 @@ impl Host {
             .map_err(self.failed(format!("set {name} to {value}")))
     }
 
+    /// The value of a setting, as `net/ipv4/ip_forward`.
     pub fn read_sysctl(&self, name: &str) -> Result<String> {
         let read = || fs::read_to_string(format!("/proc/sys/{name}"));
         let text = self
@@ -328,7 +339,8 @@ impl Host {
         Ok(message)
     }
 
-    /// Until then the kernel drops what is sent, and a bridge leaves the port out.
+    /// Waits until the link carries packets. Before that the kernel drops what is sent, and a
+    /// bridge leaves the port out.
     pub fn wait_until_it_carries(&self, name: &str) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.link(name)?.1 != OPERATIONAL {

@@ -52,15 +52,15 @@ pub fn become_inside(namespace: &Path, mut command: Command) -> io::Error {
 }
 
 impl From<Child> for Process {
-    fn from(child: Child) -> Process {
-        Process { child }
+    fn from(child: Child) -> Self {
+        Self { child }
     }
 }
 
 impl Process {
     /// Starts a program where the calling one is.
-    pub fn start(command: Command) -> io::Result<Process> {
-        start(None, command).map(Process::from)
+    pub fn start(command: Command) -> io::Result<Self> {
+        start(None, command).map(Self::from)
     }
 
     /// What was asked for of its standard input, output and error.
@@ -72,6 +72,7 @@ impl Process {
         )
     }
 
+    /// The process id, in the namespace of the caller.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

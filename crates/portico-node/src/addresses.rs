@@ -7,29 +7,21 @@ use std::io;
 use std::net::IpAddr;
 use tokio::io::unix::AsyncFd;
 
-const GET_LINK: u16 = 18;
-const GET_ADDRESS: u16 = 22;
-const GROUP_V4: u32 = 5;
-const GROUP_V6: u32 = 9;
 /// struct ifinfomsg
 const LINK_HEADER: usize = 16;
-const LINK_NAME: u16 = 3;
 /// struct ifaddrmsg
 const HEADER: usize = 8;
 /// Where both have the number of the link.
 const INDEX_AT: usize = 4;
-const ADDRESS: u16 = 1;
-const LOCAL: u16 = 2;
-const FLAGS: u16 = 8;
-/// Nobody can use it yet: another node is still being asked whether it has it.
-const TENTATIVE: u32 = 0x40;
-const OPTIMISTIC: u32 = 0x04;
+/// The address cannot be used yet: duplicate address detection is still under way.
+const TENTATIVE: u32 = libc::IFA_F_TENTATIVE;
+const OPTIMISTIC: u32 = libc::IFA_F_OPTIMISTIC;
 /// Another node has it.
-const DUPLICATE: u32 = 0x08;
+const DUPLICATE: u32 = libc::IFA_F_DADFAILED;
 
 /// Tells the addresses as they change. Belongs to the network namespace of the thread that opened
 /// it.
-pub struct Addresses {
+pub(crate) struct Addresses {
     changes: AsyncFd<Socket>,
     lister: Socket,
     /// The number of the link that is not the node's, if it is there.
@@ -39,12 +31,12 @@ pub struct Addresses {
 
 impl Addresses {
     /// From here on no change is missed. To be called in an async runtime.
-    pub fn open() -> io::Result<Addresses> {
+    pub(crate) fn open() -> io::Result<Self> {
         let changes = Socket::open(libc::NETLINK_ROUTE)?;
-        changes.join(GROUP_V4)?;
-        changes.join(GROUP_V6)?;
+        changes.join(libc::RTNLGRP_IPV4_IFADDR)?;
+        changes.join(libc::RTNLGRP_IPV6_IFADDR)?;
         let lister = Socket::open(libc::NETLINK_ROUTE)?;
-        Ok(Addresses {
+        Ok(Self {
             changes: watched(changes)?,
             lister,
             services: None,
@@ -54,7 +46,7 @@ impl Addresses {
 
     /// All addresses, sorted: at once when asked for the first time, then when they are no longer
     /// what was told last. Nothing is lost if it is dropped half way. After an error, ask again.
-    pub async fn next(&mut self) -> io::Result<Vec<IpAddr>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Vec<IpAddr>> {
         loop {
             if self.told.is_some() {
                 self.changed().await?;
@@ -88,7 +80,7 @@ impl Addresses {
 }
 
 /// All addresses as they are at the moment, sorted.
-pub fn list_now() -> io::Result<Vec<IpAddr>> {
+pub(crate) fn list_now() -> io::Result<Vec<IpAddr>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let services = number_of(&mut socket, LINK);
     list(&mut socket, services)
@@ -115,9 +107,9 @@ fn index(message: &Message) -> Option<u32> {
 /// `None` if there is no such link.
 fn number_of(socket: &mut Socket, link: &str) -> Option<u32> {
     let mut request = Messages::new();
-    request.message(GET_LINK, 0, |m| {
+    request.message(libc::RTM_GETLINK, 0, |m| {
         m.raw(&[0; LINK_HEADER]);
-        m.put_str(LINK_NAME, link);
+        m.put_str(libc::IFLA_IFNAME, link);
     });
     socket
         .query(&request, |message| index(&message))
@@ -128,7 +120,7 @@ fn number_of(socket: &mut Socket, link: &str) -> Option<u32> {
 
 fn list(socket: &mut Socket, except: Option<u32>) -> io::Result<Vec<IpAddr>> {
     let mut request = Messages::new();
-    request.message(GET_ADDRESS, flags::DUMP, |m| m.raw(&[0; HEADER]));
+    request.message(libc::RTM_GETADDR, flags::DUMP, |m| m.raw(&[0; HEADER]));
     let of_node = |message: &Message| except.is_none() || index(message) != except;
     let mut addresses = socket.query(&request, |message| {
         Some(message).filter(of_node).and_then(usable_address)
@@ -144,17 +136,17 @@ fn usable_address(message: Message) -> Option<IpAddr> {
     let short_flags = message.payload.get(2).copied().map(u32::from);
     let flags = attributes
         .clone()
-        .find_kind(FLAGS)
+        .find_kind(libc::IFA_FLAGS)
         .and_then(|flags| flags.u32())
         .or(short_flags)?;
     if flags & DUPLICATE != 0 || flags & (TENTATIVE | OPTIMISTIC) == TENTATIVE {
         return None;
     }
-    // At the end of a tunnel ADDRESS is the other side's.
+    // At the end of a tunnel libc::IFA_ADDRESS is the other side's.
     let address = attributes
         .clone()
-        .find_kind(LOCAL)
-        .or_else(|| attributes.clone().find_kind(ADDRESS))?;
+        .find_kind(libc::IFA_LOCAL)
+        .or_else(|| attributes.clone().find_kind(libc::IFA_ADDRESS))?;
     match i32::from(message.family()?) {
         libc::AF_INET => <[u8; 4]>::try_from(address.data).ok().map(IpAddr::from),
         libc::AF_INET6 => <[u8; 16]>::try_from(address.data).ok().map(IpAddr::from),

@@ -9,22 +9,22 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// The moments at which periodic work is due.
 #[derive(Clone, Copy, Debug)]
-pub struct AlignedTimer {
+pub(crate) struct AlignedTimer {
     first: Instant,
 }
 
 impl AlignedTimer {
-    /// At other moments on each node, so that the API server does not hear of all nodes at once.
-    pub fn by_chance() -> AlignedTimer {
+    /// A timer with a random offset, so that the API server does not hear of all nodes at once.
+    pub(crate) fn by_chance() -> Self {
         let now = Instant::now();
-        AlignedTimer {
+        Self {
             first: now.checked_sub(LONGEST.mul_f64(fraction())).unwrap_or(now),
         }
     }
 
     /// When work that was done is due again. All work with this period, or a multiple of it, is due
     /// at the same moments; the first of them may be soon.
-    pub fn next(self, done: Instant, period: Duration) -> Instant {
+    pub(crate) fn next(self, done: Instant, period: Duration) -> Instant {
         let latest = done + period;
         // Centuries of nanoseconds.
         let [passed, period] = [latest.saturating_duration_since(self.first), period]
@@ -35,8 +35,8 @@ impl AlignedTimer {
 
 #[cfg(test)]
 impl AlignedTimer {
-    pub fn from(first: Instant) -> AlignedTimer {
-        AlignedTimer { first }
+    pub(crate) fn from(first: Instant) -> Self {
+        Self { first }
     }
 }
 

@@ -31,13 +31,13 @@ pub enum AccessError {
 }
 
 /// Checks what is known of the API server, and warns of what has no effect. Nothing is sent.
-pub async fn check(access: &ApiAccess) -> Result<(), AccessError> {
+pub(crate) async fn check(access: &ApiAccess) -> Result<(), AccessError> {
     access::warn_of_proxy(&config(access).await?);
     Ok(())
 }
 
 /// A client with connections of its own, which belong to the runtime that this is called in.
-pub fn client(access: &ApiAccess) -> Client {
+pub(crate) fn client(access: &ApiAccess) -> Client {
     let credentials = Credentials::new(access.clone());
     Client::new(Renewed(credentials), "default")
 }
@@ -87,7 +87,7 @@ fn client_files(access: &ApiAccess) -> Vec<PathBuf> {
 
 /// Why a request brought nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum RequestError {
+pub(crate) enum RequestError {
     #[error("the API server did not answer in time")]
     Timeout,
     #[error("the API server cannot be reached")]
@@ -102,24 +102,24 @@ pub enum RequestError {
 
 impl RequestError {
     /// What was asked for is too old to be continued.
-    pub fn is_gone(&self) -> bool {
-        matches!(self, RequestError::Status { code: 410, .. })
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Status { code: 410, .. })
     }
 
     /// Whether the same request may do later.
-    pub fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         match self {
-            RequestError::Status { code, .. } => matches!(code, 401 | 408 | 429 | 500..),
-            RequestError::Timeout | RequestError::Send(_) | RequestError::Read(_) => true,
-            RequestError::Decode(_) => false,
+            Self::Status { code, .. } => matches!(code, 401 | 408 | 429 | 500..),
+            Self::Timeout | Self::Send(_) | Self::Read(_) => true,
+            Self::Decode(_) => false,
         }
     }
 
     /// The server does not have this, or does not let us have it.
-    pub fn is_denied(&self) -> bool {
+    pub(crate) fn is_denied(&self) -> bool {
         matches!(
             self,
-            RequestError::Status {
+            Self::Status {
                 code: 403 | 404,
                 ..
             }
@@ -135,14 +135,17 @@ struct Refusal {
 
 impl Default for Refusal {
     fn default() -> Self {
-        Refusal {
+        Self {
             message: "without a reason".to_owned(),
         }
     }
 }
 
 /// Ask, and return the body of a good answer as it comes in.
-pub async fn open_stream(client: &Client, request: Request<Body>) -> Result<Body, RequestError> {
+pub(crate) async fn open_stream(
+    client: &Client,
+    request: Request<Body>,
+) -> Result<Body, RequestError> {
     Ok(open(client, request).await?.into_body())
 }
 
@@ -165,15 +168,18 @@ async fn open(client: &Client, request: Request<Body>) -> Result<Response<Body>,
 }
 
 /// Ask, and return the whole body of a good answer.
-pub async fn ask(client: &Client, request: Request<Body>) -> Result<bytes::Bytes, RequestError> {
+pub(crate) async fn ask(
+    client: &Client,
+    request: Request<Body>,
+) -> Result<bytes::Bytes, RequestError> {
     whole(open(client, request).await?.into_body()).await
 }
 
-pub async fn get(client: &Client, path: &str) -> Result<bytes::Bytes, RequestError> {
+pub(crate) async fn get(client: &Client, path: &str) -> Result<bytes::Bytes, RequestError> {
     ask(client, get_request(path)?).await
 }
 
-pub fn get_request(path: &str) -> Result<Request<Body>, RequestError> {
+pub(crate) fn get_request(path: &str) -> Result<Request<Body>, RequestError> {
     let request = Request::get(path)
         .header(http::header::ACCEPT, "application/json")
         .body(Body::empty());

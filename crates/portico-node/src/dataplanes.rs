@@ -12,9 +12,9 @@ use portico_model::table::{Family, ForwardingTable, FrontendKey};
 use std::path::Path;
 
 /// A dataplane, with what the kernel tells of it where it can.
-pub struct Opened {
+pub(crate) struct Opened {
     pub dataplane: Box<dyn Dataplane>,
-    /// Who tells when somebody else changes its rules.
+    /// Tells when another program changes its rules; `None` where the kernel cannot tell.
     pub disturbances: Option<Disturbances>,
     /// Where packets wait that come before their Service.
     pub early_packets: Option<EarlyPacketQueue>,
@@ -23,16 +23,16 @@ pub struct Opened {
 
 /// The dataplanes that are not the one that is open.
 #[derive(Clone, Copy)]
-pub struct Others {
+pub(crate) struct Others {
     mode: Mode,
-    /// Of iptables, where it is used.
+    /// Which programs of iptables are used, if any.
     variant: Option<Variant>,
 }
 
 impl Opened {
-    fn only(mode: Mode, dataplane: impl Dataplane + 'static, variant: Option<Variant>) -> Opened {
+    fn only(mode: Mode, dataplane: impl Dataplane + 'static, variant: Option<Variant>) -> Self {
         let others = Others { mode, variant };
-        Opened {
+        Self {
             dataplane: Box::new(dataplane),
             disturbances: None,
             early_packets: None,
@@ -41,7 +41,7 @@ impl Opened {
     }
 }
 
-pub fn open(config: &Config) -> Result<Opened, ApplyError> {
+pub(crate) fn open(config: &Config) -> Result<Opened, ApplyError> {
     match config.mode {
         Mode::Nftables => {
             let (early_packets, queue) = open_doorstep().unzip();
@@ -74,8 +74,8 @@ pub fn open(config: &Config) -> Result<Opened, ApplyError> {
     }
 }
 
-/// A kernel that lets no packet wait loses those that come before their Service; who sent them
-/// tries again.
+/// Without a queue in the kernel, packets that come before their Service are refused or lost, and
+/// their clients try again.
 fn open_doorstep() -> Option<(EarlyPacketQueue, Queue)> {
     let way = nftables::way_to_wait().ok().flatten()?;
     match EarlyPacketQueue::open() {
@@ -93,8 +93,9 @@ fn open_doorstep() -> Option<(EarlyPacketQueue, Queue)> {
     }
 }
 
-/// How the kernel differs from a table, as somebody sees it who is not the daemon. Changes nothing.
-pub fn compare(
+/// How the kernel differs from a table, as seen by a process that is not the daemon. Changes
+/// nothing.
+pub(crate) fn compare(
     config: &Config,
     table: &ForwardingTable,
     frontend: &FrontendKey,
@@ -107,7 +108,7 @@ pub fn compare(
 }
 
 /// The edge as it is in the kernel, if it is there.
-pub fn edge(config: &Config) -> Result<Option<FoundEdge>, ApplyError> {
+pub(crate) fn edge(config: &Config) -> Result<Option<FoundEdge>, ApplyError> {
     match config.mode {
         Mode::Nftables => Nftables::open(Table::NODE)?.edge(),
         Mode::Iptables | Mode::Ipvs => Ok(None),
@@ -115,7 +116,7 @@ pub fn edge(config: &Config) -> Result<Option<FoundEdge>, ApplyError> {
 }
 
 /// The mode whose rules are in the kernel.
-pub fn installed() -> Result<Option<Mode>, ApplyError> {
+pub(crate) fn installed() -> Result<Option<Mode>, ApplyError> {
     if Nftables::open(Table::NODE)?.is_installed()? {
         return Ok(Some(Mode::Nftables));
     }
@@ -129,7 +130,7 @@ pub fn installed() -> Result<Option<Mode>, ApplyError> {
 
 /// What others have in the way of packets, as far as it can be told; what cannot be read is left
 /// out.
-pub fn in_the_way(mode: Mode, family: Family) -> Vec<String> {
+pub(crate) fn in_the_way(mode: Mode, family: Family) -> Vec<String> {
     let mut words = nftables::in_the_way(family).unwrap_or_default();
     if nftables::has_table(family, "kube-proxy").unwrap_or_default() {
         words.push("kube-proxy's nftables rules are there as well".to_owned());
@@ -162,12 +163,12 @@ fn ipvs_options(config: &Config) -> ipvs::Options {
 }
 
 /// The link whose addresses are not the node's but those of Services.
-pub const LINK: &str = ipvs::LINK;
+pub(crate) const LINK: &str = ipvs::LINK;
 
 impl Others {
     /// Remove what kube-proxy, or we ourselves in another mode, left behind. In iptables mode the
     /// chains are kube-proxy's own. Says whether there was anything.
-    pub fn remove(self) -> Result<bool, ApplyError> {
+    pub(crate) fn remove(self) -> Result<bool, ApplyError> {
         let tables = remove_kube_proxy_nftables();
         if let Ok(removed @ 1..) = &tables {
             tracing::info!(tables = removed, "removed kube-proxy's nftables rules");

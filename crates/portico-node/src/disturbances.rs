@@ -1,22 +1,22 @@
-//! Tells when somebody else changes our nftables rules.
+//! Tells when another program changes our nftables rules.
 
 use portico_dataplane::nftables::Watch;
 use std::io;
 use tokio::io::unix::AsyncFd;
 
-pub struct Disturbances {
+pub(crate) struct Disturbances {
     watch: AsyncFd<Watch>,
 }
 
 impl Disturbances {
-    pub fn new(watch: Watch) -> io::Result<Disturbances> {
-        Ok(Disturbances {
+    pub(crate) fn new(watch: Watch) -> io::Result<Self> {
+        Ok(Self {
             watch: watched(watch)?,
         })
     }
 
-    /// Somebody touched our tables, or so much happened that it cannot be told.
-    pub async fn next(&mut self) -> io::Result<()> {
+    /// Returns when another program changed our tables, or when notifications were lost.
+    pub(crate) async fn next(&mut self) -> io::Result<()> {
         loop {
             let mut ready = self.watch.readable().await?;
             // What comes after this makes it ready again.

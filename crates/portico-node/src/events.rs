@@ -1,6 +1,6 @@
-//! Events for people who look at a Service and wonder: a program listens where its node port is, a
-//! health-check port is taken, a node port lies where the node takes the ports of its own
-//! connections from.
+//! Events on Services, about what the node finds in their way: a program listens where its node
+//! port is, a health-check port is taken, a node port lies where the node takes the ports of its
+//! own connections from.
 //!
 //! Nothing here is in the way of forwarding: what is too much, or may not be told, is only logged.
 
@@ -36,7 +36,7 @@ const MOST_NAMED: usize = 5;
 
 /// Something to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub(crate) struct Notice {
     /// `None`: about the node.
     pub service: Option<ObjectKey>,
     pub warning: bool,
@@ -46,15 +46,15 @@ pub struct Notice {
 
 /// Where notices are left. What does not fit is dropped: it is in the log.
 #[derive(Clone)]
-pub struct Notices(mpsc::Sender<Notice>);
+pub(crate) struct Notices(mpsc::Sender<Notice>);
 
 impl Notices {
-    pub fn new() -> (Notices, mpsc::Receiver<Notice>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Notice>) {
         let (sender, receiver) = mpsc::channel(256);
-        (Notices(sender), receiver)
+        (Self(sender), receiver)
     }
 
-    pub fn tell(&self, notice: Notice) {
+    pub(crate) fn tell(&self, notice: Notice) {
         match (&notice.service, notice.warning) {
             (Some(service), _) => {
                 tracing::warn!(%service, reason = notice.reason, "{}", notice.text)
@@ -75,7 +75,7 @@ impl Notices {
 
 /// A node port that this node has not answered on before, or not on these addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewNodePort {
+pub(crate) struct NewNodePort {
     pub key: PortKey,
     pub port: u16,
     /// `None` for all that have node ports.
@@ -83,7 +83,7 @@ pub struct NewNodePort {
 }
 
 /// Look at node ports that are new, below a root (`/`).
-pub fn check_node_ports(
+pub(crate) fn check_node_ports(
     root: &Path,
     new: &[NewNodePort],
     addresses: &PerFamily<NodePortAddresses>,
@@ -152,8 +152,8 @@ fn some(names: &BTreeSet<String>) -> String {
     text
 }
 
-/// Send Events until nobody can leave notices any more.
-pub async fn send(client: Client, node: Arc<str>, mut notices: mpsc::Receiver<Notice>) {
+/// Sends Events until the last sender of notices is dropped.
+pub(crate) async fn send(client: Client, node: Arc<str>, mut notices: mpsc::Receiver<Notice>) {
     let mut sender = Sender {
         client,
         node,
@@ -173,8 +173,8 @@ struct Sender {
 }
 
 impl Sender {
-    /// Once there is room, and once the API server takes it: what is told once must not be lost
-    /// meanwhile.
+    /// Sends a notice once there is room and the API server takes it: a notice that comes once must
+    /// not be lost.
     async fn send(&mut self, notice: Notice) {
         let key = (notice.service.clone(), notice.reason, notice.text.clone());
         if self.told.len() >= MOST_TOLD || !self.told.insert(key) {
@@ -229,8 +229,8 @@ struct Room {
 }
 
 impl Room {
-    fn new(now: Instant) -> Room {
-        Room {
+    fn new(now: Instant) -> Self {
+        Self {
             left: BURST,
             since: now,
         }

@@ -11,8 +11,8 @@ const DNS: u16 = 53;
 /// A cluster has one or two DNS Services; more are not worth more requests.
 const MOST_DNS: usize = 4;
 
-/// What could be had; nobody depends on it.
-pub async fn fetch(client: &Client) -> Vec<Object> {
+/// The objects that could be read in time. The node works without them.
+pub(crate) async fn fetch(client: &Client) -> Vec<Object> {
     let (api, dns) = tokio::join!(api_server(client), dns(client));
     let mut objects = Vec::new();
     for found in [api, dns] {

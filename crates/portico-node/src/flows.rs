@@ -1,5 +1,5 @@
-//! Ends flows in the connection tracker whose endpoint is gone, at once or, where nobody else could
-//! serve them, after a while.
+//! Ends flows in the connection tracker whose endpoint is gone, at once or, where no other endpoint
+//! could serve them, after a while.
 
 use crate::sync::{Ended, Flows};
 use portico_dataplane::conntrack::{ABANDONED_AFTER, Conntrack, Stale, check, plan};
@@ -9,7 +9,7 @@ use std::io;
 use std::time::Instant;
 
 /// The connection tracker of this node.
-pub struct Tracker {
+pub(crate) struct Tracker {
     /// `None` where it cannot be reached; told once.
     conntrack: Option<Conntrack>,
     /// Ports that lost their last endpoint, in the order in which they are due. One port may be in
@@ -18,13 +18,13 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// For the network namespace of the calling thread.
-    pub fn open() -> Tracker {
+    /// Opens the connection tracker of the calling thread's network namespace.
+    pub(crate) fn open() -> Self {
         let opened = Conntrack::open();
         if let Err(error) = &opened {
             tracing::warn!(%error, "the connection tracker cannot be reached: UDP flows outlive their endpoints");
         }
-        Tracker {
+        Self {
             conntrack: opened.ok(),
             abandoned: VecDeque::new(),
         }

@@ -1,6 +1,6 @@
-//! A look at a node from another process on it: who forwards there, and how its kernel differs from
-//! a table. Reads, and changes nothing. Everything is about the network namespace of the calling
-//! thread.
+//! A look at a node from another process on it: which program forwards there, and how its kernel
+//! differs from a table. Reads, and changes nothing. Everything is about the network namespace of
+//! the calling thread.
 
 use crate::addresses;
 use crate::config::{Arguments, Config, ConfigError, Mode, Surroundings, interpret};
@@ -45,15 +45,19 @@ fn get(path: &str) -> io::Result<String> {
     Ok(answer)
 }
 
-/// What somebody knows of how a daemon was started, where none runs that could be asked.
+/// What a caller knows of how a daemon was started, where none runs that could be asked.
 pub struct Known<'a> {
+    /// The name of the node.
     pub node: &'a str,
+    /// The dataplane that is asked about.
     pub mode: Mode,
-    /// Of pods; where empty, the Node says.
+    /// The networks of pods; where empty, those of the Node object.
     pub cluster_cidr: &'a [IpNet],
+    /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
 }
 
+/// The configuration that such a daemon would have.
 pub fn assumed(known: &Known<'_>) -> Result<Config, ConfigError> {
     let networks: Vec<String> = known.cluster_cidr.iter().map(IpNet::to_string).collect();
     let detect = if networks.is_empty() {

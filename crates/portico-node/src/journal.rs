@@ -1,10 +1,9 @@
 //! The last known objects on disk, so that a node that starts without an API server forwards what
 //! it last knew.
 //!
-//! A file of lines, one for each object that changed; the last line about an object counts. Who
-//! changes something leaves the change; a thread writes what has gathered, once a minute, and
-//! rewrites the file when more than half of it is of no use. A line that was cut off by a crash is
-//! ignored.
+//! A file of lines, one for each object that changed; the last line about an object counts. Changes
+//! are left in memory; a thread writes what has gathered, once a minute, and rewrites the file when
+//! more than half of it is of no use. A line that was cut off by a crash is ignored.
 
 mod file;
 
@@ -19,9 +18,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two writes. To wake the thread costs more than what it writes.
+/// The time between two writes. To wake the thread costs more than what it writes.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Between tries to write that fail.
+/// The time between tries to write that fail.
 const AGAIN: Duration = Duration::from_secs(1);
 /// So many changes are left as they are; more are made lines at once, which take less memory.
 const FEW: usize = 64;
@@ -74,7 +73,7 @@ impl Lines {
         self.entries.push((key, there, self.bytes.len() - start));
     }
 
-    fn extend(&mut self, newer: Lines) {
+    fn extend(&mut self, newer: Self) {
         self.bytes.extend(newer.bytes);
         self.entries.extend(newer.entries);
     }
@@ -135,7 +134,7 @@ impl Waiting {
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// Between two writes.
+    /// The time between two writes.
     pause: Duration,
 }
 
@@ -146,22 +145,18 @@ impl Shared {
 }
 
 /// Where changes are left to be written.
-pub struct Journal {
+pub(crate) struct Journal {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
 }
 
 impl Journal {
     /// Open the journal of a node in a directory. Only one process may have it.
-    pub fn open(directory: &Path, node: &str) -> io::Result<(Journal, Remembered)> {
-        Journal::open_with(directory, node, PAUSE)
+    pub(crate) fn open(directory: &Path, node: &str) -> io::Result<(Self, Remembered)> {
+        Self::open_with(directory, node, PAUSE)
     }
 
-    fn open_with(
-        directory: &Path,
-        node: &str,
-        pause: Duration,
-    ) -> io::Result<(Journal, Remembered)> {
+    fn open_with(directory: &Path, node: &str, pause: Duration) -> io::Result<(Self, Remembered)> {
         let (file, known) = File::open(directory, node)?;
         let remembered = Remembered(file.path.clone());
         let waiting = Mutex::new(Waiting {
@@ -178,7 +173,7 @@ impl Journal {
             .name("journal".to_owned())
             .spawn(move || write(file, &theirs))?;
         Ok((
-            Journal {
+            Self {
                 shared,
                 writer: Some(writer),
             },
@@ -187,16 +182,16 @@ impl Journal {
     }
 
     /// It is there, or it changed.
-    pub fn apply(&self, object: Object) {
+    pub(crate) fn apply(&self, object: Object) {
         self.leave(Change::Apply(object));
     }
 
-    pub fn delete(&self, name: &Name) {
+    pub(crate) fn delete(&self, name: &Name) {
         self.leave(Change::Delete(key(name.kind, &name.namespace, &name.name)));
     }
 
     /// These are all of a kind.
-    pub fn listed(&self, kind: Kind, names: &HashSet<Name>) {
+    pub(crate) fn listed(&self, kind: Kind, names: &HashSet<Name>) {
         let there: HashSet<Key> = names
             .iter()
             .map(|name| key(name.kind, &name.namespace, &name.name))
@@ -237,11 +232,11 @@ impl Journal {
     }
 }
 
-/// What was known before. Most starts do not need it, so it is read only when somebody asks.
-pub struct Remembered(PathBuf);
+/// What was known before. Most starts do not need it, so it is read only on demand.
+pub(crate) struct Remembered(PathBuf);
 
 impl Remembered {
-    pub fn read(&self) -> io::Result<Vec<Object>> {
+    pub(crate) fn read(&self) -> io::Result<Vec<Object>> {
         file::objects(&self.0)
     }
 }

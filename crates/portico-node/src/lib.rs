@@ -1,7 +1,7 @@
 //! The node daemon: watches the API, keeps the dataplane equal to the table, answers for its
 //! health.
 
-pub mod addresses;
+mod addresses;
 mod aligned_timer;
 pub mod announce;
 mod blocking;

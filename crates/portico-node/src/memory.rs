@@ -3,8 +3,9 @@
 
 use std::io;
 
-/// The daemon forwards everybody's traffic: the kernel should rather kill something else.
-pub fn prefer_others_to_be_killed(adjustment: i32) {
+/// The traffic of all pods depends on the daemon: when memory is short the kernel should rather
+/// kill another program.
+pub(crate) fn prefer_others_to_be_killed(adjustment: i32) {
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", adjustment.to_string()) {
         tracing::info!(%error, adjustment, "cannot set oom_score_adj");
     }
@@ -12,7 +13,7 @@ pub fn prefer_others_to_be_killed(adjustment: i32) {
 
 /// A heap of many small objects that come and go in bursts wastes most of a large page.
 #[expect(unsafe_code, reason = "prctl is only there as a system call")]
-pub fn use_small_pages() {
+pub(crate) fn use_small_pages() {
     // SAFETY: takes integers, touches no memory of ours.
     let result = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
     if result != 0 {

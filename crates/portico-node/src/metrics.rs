@@ -3,8 +3,8 @@
 
 mod connections;
 mod process;
-pub mod recent;
-pub mod server;
+pub(crate) mod recent;
+pub(crate) mod server;
 mod slowest;
 
 use portico_client::metrics::{Feature, Show, show_features};
@@ -28,12 +28,12 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct OfFamily {
+pub(crate) struct OfFamily {
     ip_family: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct OfPolicy {
+pub(crate) struct OfPolicy {
     traffic_policy: &'static str,
     ip_family: &'static str,
 }
@@ -61,8 +61,8 @@ struct ByFamily<M> {
 }
 
 impl<M: Clone> ByFamily<M> {
-    fn new(make: fn() -> M) -> ByFamily<M> {
-        ByFamily {
+    fn new(make: fn() -> M) -> Self {
+        Self {
             all: Family::new_with_constructor(make),
             known: PerFamily::default(),
         }
@@ -75,12 +75,12 @@ impl<M: Clone> ByFamily<M> {
     }
 }
 
-/// From a millisecond to 16 seconds, as kube-proxy has them.
+/// A histogram from a millisecond to 16 seconds, as kube-proxy has it.
 fn of_syncs() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 15))
 }
 
-/// From 50 microseconds to 26 seconds.
+/// A histogram from 50 microseconds to 26 seconds.
 fn fine() -> Histogram {
     Histogram::new(exponential_buckets(0.00005, 2.0, 20))
 }
@@ -96,12 +96,12 @@ fn of_programming() -> Histogram {
 
 /// Whether everything was looked at, or only what changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
+pub(crate) enum Sync {
     Full,
     Partial,
 }
 
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     sync: Histograms,
     full_sync: Histograms,
@@ -131,7 +131,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn show_features(&mut self, settings: &Settings) {
+    pub(crate) fn show_features(&mut self, settings: &Settings) {
         let gate = |name, stage, enabled| Feature {
             name,
             stage,
@@ -145,8 +145,8 @@ impl Metrics {
     }
 
     /// The names of failures follow the mode.
-    pub fn new(mode: &str) -> Metrics {
-        let mut metrics = Metrics {
+    pub(crate) fn new(mode: &str) -> Self {
+        let mut metrics = Self {
             registry: Registry::default(),
             sync: Histograms::new(of_syncs),
             full_sync: Histograms::new(of_syncs),
@@ -317,21 +317,21 @@ impl Metrics {
     }
 
     /// Tell how many connections each endpoint has, too.
-    pub fn count_connections(&mut self) {
+    pub(crate) fn count_connections(&mut self) {
         self.registry
             .register_collector(Box::new(connections::Connections));
     }
 
     /// Everything, as Prometheus reads it.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         portico_client::metrics::text(&self.registry)
     }
 
-    pub fn queued(&self, family: IpFamily) {
+    pub(crate) fn queued(&self, family: IpFamily) {
         self.last_queued.get(family).set(now());
     }
 
-    pub fn synced(
+    pub(crate) fn synced(
         &self,
         sync: Sync,
         families: &[IpFamily],
@@ -355,33 +355,38 @@ impl Metrics {
         self.drift_repairs.inc_by(report.drift.len() as u64);
     }
 
-    pub fn nothing_is_pending(&self) {
+    pub(crate) fn nothing_is_pending(&self) {
         self.endpoint_changes_pending.set(0);
         self.service_changes_pending.set(0);
     }
 
-    pub fn failed(&self, families: &[IpFamily]) {
+    pub(crate) fn failed(&self, families: &[IpFamily]) {
         for family in families {
             self.sync_failures.get_or_create(&of(*family)).inc();
         }
     }
 
     /// A change of a Service went from the API server's event to the kernel in this time.
-    pub fn programmed(&self, service: &ObjectKey, took: Duration, now: Instant) {
+    pub(crate) fn programmed(&self, service: &ObjectKey, took: Duration, now: Instant) {
         self.service_programming.observe(took.as_secs_f64());
         self.slowest.saw(service, took, now);
         self.recent.saw(took);
     }
 
     /// A change of endpoints that happened in the cluster at this time is installed.
-    pub fn network_programmed(&self, family: IpFamily, since: SystemTime) {
+    pub(crate) fn network_programmed(&self, family: IpFamily, since: SystemTime) {
         let took = SystemTime::now().duration_since(since).unwrap_or_default();
         self.network_programming
             .get(family)
             .observe(took.as_secs_f64());
     }
 
-    pub fn flows_ended(&self, families: &[IpFamily], ended: PerFamily<usize>, took: Duration) {
+    pub(crate) fn flows_ended(
+        &self,
+        families: &[IpFamily],
+        ended: PerFamily<usize>,
+        took: Duration,
+    ) {
         for family in families {
             self.conntrack.get(*family).observe(took.as_secs_f64());
             self.conntrack_deleted
@@ -391,7 +396,7 @@ impl Metrics {
     }
 
     /// Packets that came before their Service.
-    pub fn answered(&self, answers: &[(u32, Answer)]) {
+    pub(crate) fn answered(&self, answers: &[(u32, Answer)]) {
         let served = answers
             .iter()
             .filter(|(_, answer)| *answer == Answer::Again)
@@ -401,7 +406,7 @@ impl Metrics {
     }
 
     /// Ports that have no endpoint on this node, though their policy wants one.
-    pub fn changed(&self, changes: &[Change]) {
+    pub(crate) fn changed(&self, changes: &[Change]) {
         for change in changes {
             for policy in without_local(change.after.as_deref()) {
                 self.without_local(policy, change.key.family).inc();
@@ -440,7 +445,7 @@ fn now() -> f64 {
 }
 
 /// The families that changes touch.
-pub fn families(changes: &[Change]) -> Vec<IpFamily> {
+pub(crate) fn families(changes: &[Change]) -> Vec<IpFamily> {
     let mut touched = PerFamily::<bool>::default();
     changes
         .iter()

@@ -40,7 +40,7 @@ const DENIED: Duration = Duration::from_secs(300);
 
 /// What is in the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Installed {
+pub(crate) struct Installed {
     /// Everything up to these resource versions, but for `behind`.
     pub services: u64,
     pub slices: u64,
@@ -58,13 +58,13 @@ pub struct Installed {
 
 /// What stays as it is.
 #[derive(Clone, Copy, Debug)]
-pub struct About {
+pub(crate) struct About {
     pub mode: &'static str,
     pub healthz_port: Option<u16>,
 }
 
 /// Report until dropped.
-pub async fn send(
+pub(crate) async fn send(
     client: Client,
     node: Arc<str>,
     about: About,
@@ -86,18 +86,8 @@ pub async fn send(
     let mut count_at = Instant::now();
     loop {
         if count_at <= Instant::now() {
-            let counted = count_nodes(&writer.client).await;
-            let again = match &counted {
-                Ok(nodes) => {
-                    pace = Pace::of(*nodes);
-                    pace.renew * COUNT
-                }
-                Err(error) if error.is_denied() => DENIED,
-                Err(_) => RETRY,
-            };
-            if let Err(error) = counted {
-                tracing::debug!(%error, "cannot count the nodes, will try again");
-            }
+            let (counted, again) = follow_size(&writer.client).await;
+            pace = counted.unwrap_or(pace);
             count_at = Instant::now() + again;
         }
         let (state, announced) = (
@@ -128,6 +118,20 @@ pub async fn send(
             }
         };
         tokio::time::sleep(wait.mul_f64(0.5 + fraction())).await;
+    }
+}
+
+/// The pace for as many nodes as there are now, if that can be known, and when to count again.
+async fn follow_size(client: &Client) -> (Option<Pace>, Duration) {
+    match count_nodes(client).await {
+        Ok(nodes) => {
+            let pace = Pace::of(nodes);
+            (Some(pace), pace.renew * COUNT)
+        }
+        Err(error) => {
+            tracing::debug!(error = %chain(&error), "cannot count the nodes, will try again");
+            (None, if error.is_denied() { DENIED } else { RETRY })
+        }
     }
 }
 

@@ -32,11 +32,11 @@ use tokio::task::JoinSet;
 
 /// Inputs that wait for the loop. It drains them at once; a list fills it.
 const INPUTS: usize = 256;
-/// Changes that wait for who announces addresses.
+/// The most changes that wait for the part that announces addresses.
 const ANNOUNCEABLES: usize = 16;
 /// Without an answer of the API server in this time, what was known last is used.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks at the configuration file.
+/// The time between two looks at the configuration file.
 const CONFIG_LOOK: Duration = Duration::from_secs(10);
 /// After rules of kube-proxy were found: one that ends has half a minute for it.
 const LOOK_AGAIN: [Duration; 3] = [
@@ -44,10 +44,11 @@ const LOOK_AGAIN: [Duration; 3] = [
     Duration::from_secs(10),
     Duration::from_secs(45),
 ];
-/// For the loop to finish the batch that it is at.
+/// The time limit for the loop to finish the batch that it is at.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum RunError {
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -472,7 +473,7 @@ struct Settling {
 impl Settling {
     /// What other modes and kube-proxy left is removed, and the kernel is told how to track
     /// connections. A kube-proxy that is still ending may write its rules once more, so where there
-    /// were any somebody looks again.
+    /// were any they are looked for again.
     async fn settle(self) {
         let _ = tokio::task::spawn_blocking(move || set_sysctls(&self.sysctls)).await;
         let mut found = false;
@@ -502,7 +503,7 @@ fn set_sysctls(settings: &sysctl::Settings) {
     sysctl::apply(Path::new("/"), &sysctl::wanted(settings, sysctl::cores()));
 }
 
-/// A new configuration counts after a restart, which whoever started us takes care of.
+/// A new configuration counts after a restart, which is left to the program that started this one.
 async fn config_change(path: std::path::PathBuf) -> Ended {
     let before = tokio::fs::read(&path).await.ok();
     loop {

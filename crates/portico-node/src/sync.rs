@@ -61,12 +61,12 @@ use waiting::Waiting;
 
 /// A step of more inputs than this leaves memory that is worth returning.
 const SMALL_STEP: usize = 32;
-/// Between the end of much work and giving back the memory that only it needed: more of it may
-/// follow, and the threads that helped end first.
+/// The time between the end of much work and giving back the memory that only it needed: more of it
+/// may follow, and the threads that helped end first.
 const QUIET: Duration = Duration::from_millis(300);
 /// What comes in.
 #[derive(Debug)]
-pub enum Input {
+pub(crate) enum Input {
     /// An object is there, or it changed; since when this is known.
     Apply(Object, Instant),
     Delete(Name, Instant),
@@ -94,7 +94,7 @@ pub enum Input {
 
 /// What others have to do because of a change, in their own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FollowUp {
+pub(crate) enum FollowUp {
     HealthChecks(Vec<(ObjectKey, Option<HealthCheck>)>),
     NodePortAddresses(PerFamily<NodePortAddresses>),
     /// Node ports that are new, with who wants them.
@@ -110,10 +110,10 @@ pub enum FollowUp {
 }
 
 /// How many flows were ended.
-pub type Ended = PerFamily<usize>;
+pub(crate) type Ended = PerFamily<usize>;
 
 /// Ends flows to endpoints that are gone, once the rules no longer lead there.
-pub trait Flows: Send {
+pub(crate) trait Flows: Send {
     /// These ports changed.
     fn changed(&mut self, changes: &[Change], table: &ForwardingTable, now: Instant) -> Ended;
 
@@ -128,12 +128,12 @@ pub trait Flows: Send {
 }
 
 /// Where packets wait that came before their Service.
-pub trait Door: Send {
+pub(crate) trait Door: Send {
     fn answer(&self, answers: Vec<(u32, Answer)>);
 }
 
 /// What the loop works with.
-pub struct Parts {
+pub(crate) struct Parts {
     pub settings: Settings,
     pub dataplane: Box<dyn Dataplane>,
     pub flows: Box<dyn Flows>,
@@ -142,15 +142,15 @@ pub struct Parts {
     /// How often everything is compared though nothing happened.
     pub period: Duration,
     pub timer: AlignedTimer,
-    /// How far the kernel is, for who reports it.
+    /// The version that the kernel has, for the node's report.
     pub report: watch::Sender<Option<Installed>>,
-    /// Somebody wants to know what there is to announce.
+    /// Whether what there is to announce is passed on.
     pub announcing: bool,
     /// [`Input::Surroundings`] will come in.
     pub edge: bool,
     /// Where what the API server told is remembered.
     pub journal: Option<Journal>,
-    /// Nobody arrives where there is none.
+    /// The queue of early packets; `None` where the kernel lets none wait.
     pub door: Option<Box<dyn Door>>,
     /// Returns to the system what the allocator has left of much work on the calling thread: in the
     /// middle of a change that would take longer than the change.
@@ -158,7 +158,7 @@ pub struct Parts {
 }
 
 /// What the loop waits for.
-pub struct Sources {
+pub(crate) struct Sources {
     pub access: ApiAccess,
     pub node: Arc<str>,
     /// Set when the API server first answers a watch.
@@ -169,7 +169,11 @@ pub struct Sources {
 
 /// Works until every sender of inputs is gone. To be called on a thread of its own, which also waits
 /// for the kernel.
-pub fn run(parts: Parts, sources: Sources, follow_ups: mpsc::Sender<FollowUp>) -> io::Result<()> {
+pub(crate) fn run(
+    parts: Parts,
+    sources: Sources,
+    follow_ups: mpsc::Sender<FollowUp>,
+) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     // As a task, not the runtime's first future: waking that takes a system call each time.
     let result = runtime.block_on(async { tokio::spawn(work(parts, sources, follow_ups)).await });
@@ -198,7 +202,7 @@ async fn work(
             .count();
         inputs.into_iter().for_each(|input| syncer.take(input, now));
         for follow_up in syncer.step_and_free(taken, now) {
-            // Nobody listens any more only at the end.
+            // The receiver is gone only at the end.
             let _ = follow_ups.send(follow_up).await;
         }
     }
@@ -228,7 +232,7 @@ struct Syncer {
 }
 
 impl Syncer {
-    fn new(parts: Parts, now: Instant) -> Syncer {
+    fn new(parts: Parts, now: Instant) -> Self {
         let cluster = Cluster::new(parts.settings.clone(), parts.announcing);
         let mut gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
         if parts.edge {
@@ -240,7 +244,7 @@ impl Syncer {
         let follow_ups = vec![FollowUp::NodePortAddresses(
             cluster.table().rules.node_ports.clone(),
         )];
-        Syncer {
+        Self {
             parts,
             cluster,
             gate,
@@ -600,7 +604,7 @@ impl Syncer {
         tracing::error!(%error, ?again, "cannot install the table, will try again");
     }
 
-    /// The installed table differs from what we last installed: somebody else was there.
+    /// The installed table differs from what we last installed: another program changed it.
     fn report_drift(&self, report: &Report) {
         for difference in report.drift.iter().take(5) {
             tracing::warn!(difference, "rules were changed by somebody else, repaired");

@@ -20,11 +20,17 @@ pub struct Settings {
     /// Connections to track for each core; zero leaves the limit alone, whatever `conntrack_min`
     /// says.
     pub conntrack_max_per_core: u32,
+    /// The least number of connections to track.
     pub conntrack_min: u32,
+    /// How long an idle established TCP connection is tracked.
     pub tcp_established_timeout: Duration,
+    /// How long a TCP connection in CLOSE_WAIT is tracked.
     pub tcp_close_wait_timeout: Duration,
+    /// Whether segments outside the window are valid.
     pub tcp_be_liberal: bool,
+    /// How long an unanswered UDP flow is tracked.
     pub udp_timeout: Duration,
+    /// How long an answered UDP flow is tracked.
     pub udp_stream_timeout: Duration,
     /// Pass packets on that are for others, as those for endpoints on other machines are. IPv6 is
     /// left as it is: switching it on takes away the routes that the node learned from routers.
@@ -33,26 +39,28 @@ pub struct Settings {
     pub loopback_node_ports: bool,
 }
 
+/// One setting of the kernel and the value that it has to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Below the root of the file system.
     pub path: &'static str,
+    /// The value to write.
     pub value: u64,
     /// A larger value is left as it is.
     pub at_least: bool,
 }
 
 impl Setting {
-    fn exactly(path: &'static str, value: u64) -> Setting {
-        Setting {
+    fn exactly(path: &'static str, value: u64) -> Self {
+        Self {
             path,
             value,
             at_least: false,
         }
     }
 
-    fn at_least(path: &'static str, value: u64) -> Setting {
-        Setting {
+    fn at_least(path: &'static str, value: u64) -> Self {
+        Self {
             path,
             value,
             at_least: true,
@@ -121,9 +129,12 @@ fn tracked_connections(settings: &Settings, cores: usize) -> Option<u64> {
     }
 }
 
+/// What became of one setting.
 #[derive(Debug)]
 pub enum Outcome {
+    /// It had the value already.
     AlreadyRight,
+    /// It has been written.
     Written,
     /// The log says so too.
     Refused(io::Error),
@@ -163,8 +174,8 @@ fn read(path: &Path) -> io::Result<u64> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
 }
 
-/// Whether the connection tracker takes segments outside the window for valid, whoever decided
-/// that.
+/// Whether the connection tracker takes segments outside the window for valid, whether Portico or
+/// another program set that.
 pub fn tcp_is_liberal(root: &Path) -> bool {
     read(&root.join(BE_LIBERAL)).is_ok_and(|value| value != 0)
 }

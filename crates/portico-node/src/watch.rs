@@ -35,8 +35,8 @@ const DENIED: Duration = Duration::from_secs(600);
 /// A watch that lasted so long was a good one, even if nothing happened.
 const GOOD_WATCH: Duration = Duration::from_secs(5);
 
-/// One Service: kube-proxy's role may list and watch them, and not get one.
-pub fn list_of_one(namespace: &str, service: &str) -> String {
+/// The path that lists one Service: kube-proxy's role may list and watch Services, and not get one.
+pub(crate) fn list_of_one(namespace: &str, service: &str) -> String {
     format!(
         "/api/v1/namespaces/{namespace}/services?fieldSelector=metadata.name%3D{service}&limit=1"
     )
@@ -44,7 +44,7 @@ pub fn list_of_one(namespace: &str, service: &str) -> String {
 
 /// What there is to know of objects.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
+pub(crate) enum News {
     /// It is there, or it changed.
     Apply(Object),
     Delete(Name),
@@ -90,7 +90,7 @@ fn read_page(
 
 /// Where the news go.
 #[derive(Clone)]
-pub struct Listener {
+pub(crate) struct Listener {
     pub news: mpsc::Sender<Vec<News>>,
     /// The server gave an answer.
     pub answered: Arc<flag::Sender<bool>>,
@@ -103,7 +103,7 @@ impl Listener {
             return;
         }
         if self.news.send(news).await.is_err() {
-            // The daemon ends: nobody reads what would come next.
+            // The daemon ends: what would come next is not read.
             std::future::pending().await
         }
     }
@@ -120,7 +120,7 @@ impl Listener {
     clippy::cognitive_complexity,
     reason = "one loop from a list to the end of its watch"
 )]
-pub async fn follow(
+pub(crate) async fn follow(
     client: Client,
     kind: Kind,
     node: Arc<str>,
@@ -200,9 +200,9 @@ struct Watcher {
     revision: Option<String>,
     /// There was a list, some time.
     listed: bool,
-    /// The connection broke: who answers next may be another server.
+    /// The connection broke: another server may answer next.
     lost: bool,
-    /// Of the store that `revision` belongs to.
+    /// The identity of the store that `revision` belongs to.
     identity: String,
     listener: Listener,
 }
@@ -243,8 +243,8 @@ struct Metadata {
 }
 
 impl From<&objects::Metadata> for Metadata {
-    fn from(all: &objects::Metadata) -> Metadata {
-        Metadata {
+    fn from(all: &objects::Metadata) -> Self {
+        Self {
             namespace: all.namespace.clone(),
             name: all.name.clone(),
             uid: all.uid.clone(),
@@ -254,7 +254,7 @@ impl From<&objects::Metadata> for Metadata {
 }
 
 impl Metadata {
-    /// Unless it has none.
+    /// The name of the object; `None` if it has none.
     fn name(self, kind: Kind) -> Option<Name> {
         (!self.name.is_empty()).then_some(Name {
             kind,
@@ -420,7 +420,7 @@ fn leave_out(kind: Kind, metadata: Metadata, error: &dyn std::fmt::Display) -> O
 }
 
 /// The objects of a list that can be read.
-pub fn objects_of_list(kind: Kind, body: &[u8]) -> Result<Vec<Object>, RequestError> {
+pub(crate) fn objects_of_list(kind: Kind, body: &[u8]) -> Result<Vec<Object>, RequestError> {
     let list: List<'_> = serde_json::from_slice(body).map_err(RequestError::Decode)?;
     Ok(list
         .items
@@ -430,7 +430,7 @@ pub fn objects_of_list(kind: Kind, body: &[u8]) -> Result<Vec<Object>, RequestEr
         .collect())
 }
 
-/// For the value of a query parameter.
+/// Escapes the value of a query parameter.
 fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()

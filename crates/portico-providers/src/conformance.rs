@@ -39,16 +39,18 @@ pub struct Case {
     pub template: Request,
     /// Three or more that the provider knows.
     pub nodes: Vec<Node>,
+    /// What the provider does about what not every one can do.
     pub can: Can,
-    /// For how long something may be on its way.
+    /// How long something may be on its way.
     pub patience: Duration,
     /// The longest pause before it is asked for again, whatever the provider says.
     pub pause: Duration,
 }
 
 impl Case {
-    pub fn new(nodes: Vec<Node>) -> Case {
-        Case {
+    /// A case with these nodes, for a provider that can do everything.
+    pub fn new(nodes: Vec<Node>) -> Self {
+        Self {
             template: Request {
                 cluster: "conformance".to_owned(),
                 ..Request::default()
@@ -60,8 +62,9 @@ impl Case {
         }
     }
 
-    pub fn can(self, can: Can) -> Case {
-        Case { can, ..self }
+    /// The same case for a provider that can do this.
+    pub fn can(self, can: Can) -> Self {
+        Self { can, ..self }
     }
 }
 
@@ -77,16 +80,20 @@ pub struct Can {
     pub source_ranges: Support,
     /// `sessionAffinity: ClientIP`
     pub affinity: Support,
+    /// UDP ports.
     pub udp: Support,
     /// TCP and UDP in one Service.
     pub mixed_protocols: Support,
+    /// Services of IPv6 alone.
     pub ipv6: Support,
+    /// Services of both families.
     pub dual_stack: Support,
 }
 
 impl Can {
-    pub fn everything() -> Can {
-        Can {
+    /// Everything is done.
+    pub fn everything() -> Self {
+        Self {
             node_ports: Support::Full,
             local: Support::Full,
             source_ranges: Support::Full,
@@ -99,6 +106,7 @@ impl Can {
     }
 }
 
+/// What a provider does about something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Support {
     /// It does it, and a [`World`] shows a difference.
@@ -114,11 +122,11 @@ pub enum Support {
 /// What is behind a provider. Lines begin with a word that says what kind of thing it is
 /// (`listener`, `address`), and leave out what changes by itself, such as times.
 pub trait World: Send + Sync {
-    /// Everything that exists for Services of the test, a line each, with all that a provider
+    /// Lists everything that exists for Services of the test, a line each, with all that a provider
     /// decides: ports, ranges, and nodes by name, address or id.
     fn owned(&self) -> BoxFuture<'_, Result<Vec<String>, String>>;
 
-    /// Everything else that a provider could reach, and must not touch.
+    /// Lists everything else that a provider could reach, and must not touch.
     fn foreign(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
         Box::pin(async { Ok(Vec::new()) })
     }

@@ -9,11 +9,11 @@
 pub mod aws;
 pub mod cloud;
 pub mod conformance;
-pub mod description;
+mod description;
 pub mod digitalocean;
 pub mod gce;
 pub mod haproxy;
-pub mod metal;
+mod metal;
 pub mod openstack;
 pub mod plugin;
 pub mod rackspace;

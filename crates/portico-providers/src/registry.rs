@@ -31,6 +31,7 @@ pub const DESCRIPTIONS: &[&Description] = &[
 
 /// What a provider starts with.
 pub struct Start {
+    /// The cluster whose Services get load balancers.
     pub cluster: Cluster,
     /// `--cloud-config`
     pub config: Option<PathBuf>,
@@ -43,6 +44,7 @@ pub struct Start {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum StartError {
     #[error(
         "--cloud-provider={0} is not known: use metal, aws, digitalocean, gce, openstack, \

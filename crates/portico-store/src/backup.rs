@@ -26,26 +26,32 @@ pub(crate) const JUMP: Revision = 1_000_000_000;
 /// The contents of a store at one revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backup {
+    /// The revision at which the contents were read.
     pub revision: Revision,
     /// Seconds since 1970.
     pub made: u64,
+    /// Every entry, in the order of keys.
     pub entries: Vec<Entry>,
 }
 
+/// Why a file cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
+    /// It does not begin as a backup of a known version does.
     #[error("this is no backup of Portico's, or of a version that this program does not know")]
     Unknown,
+    /// A checksum or a length is wrong.
     #[error("the backup is damaged: {0}; use another one")]
     Damaged(&'static str),
+    /// The file cannot be read.
     #[error("cannot read the backup")]
     Read(#[from] io::Error),
 }
 
 impl Backup {
-    pub(crate) fn now(revision: Revision, entries: Vec<Entry>) -> Backup {
+    pub(crate) fn now(revision: Revision, entries: Vec<Entry>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        Backup {
+        Self {
             revision,
             made: since.map_or(0, |since| since.as_secs()),
             entries,
@@ -53,7 +59,7 @@ impl Backup {
     }
 
     /// The revision that a store goes on with that was at `known` and gets this: greater than any
-    /// that anybody has seen.
+    /// that any client has seen.
     pub(crate) fn next_revision(&self, known: Revision) -> Revision {
         self.revision.max(known).saturating_add(JUMP)
     }
@@ -85,7 +91,7 @@ impl Backup {
     }
 
     /// Reads a file to its end. Nothing of one that is damaged is returned.
-    pub fn read(from: impl Read) -> Result<Backup, BackupError> {
+    pub fn read(from: impl Read) -> Result<Self, BackupError> {
         let mut source = Source {
             from,
             context: Context::new(&SHA256),
@@ -105,7 +111,7 @@ impl Backup {
             entries.push(source.entry()?);
         }
         source.end()?;
-        Ok(Backup {
+        Ok(Self {
             revision,
             made,
             entries,

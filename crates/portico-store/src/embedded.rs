@@ -23,8 +23,10 @@ use crate::health::Health;
 use crate::mirror::{HistoryLimits, Mirror};
 use crate::{Damaged, OpenError, Outage, Revision, Txn, TxnError};
 
+/// How an embedded store is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddedOptions {
+    /// How much of the past is kept for watches.
     pub history: HistoryLimits,
     /// The page cache. Reads never go to disk after the start, so a small one is enough.
     pub cache_bytes: usize,
@@ -37,8 +39,8 @@ pub struct EmbeddedOptions {
 }
 
 impl Default for EmbeddedOptions {
-    fn default() -> EmbeddedOptions {
-        EmbeddedOptions {
+    fn default() -> Self {
+        Self {
             history: HistoryLimits::default(),
             cache_bytes: 8 << 20,
             queue: 1024,
@@ -55,11 +57,11 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    pub async fn open(
+    pub(crate) async fn open(
         dir: &Path,
         options: EmbeddedOptions,
         health: Arc<Health>,
-    ) -> Result<(Arc<Mirror>, Embedded), OpenError> {
+    ) -> Result<(Arc<Mirror>, Self), OpenError> {
         let dir = dir.to_owned();
         let failed = dir.clone();
         let opened = tokio::task::spawn_blocking(move || open(dir, options, health)).await;
@@ -69,7 +71,7 @@ impl Embedded {
         })?
     }
 
-    pub async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
+    pub(crate) async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
         let (answer, answered) = oneshot::channel();
         let sent = self.jobs.send(Job::Commit { txn, answer }).await;
         sent.map_err(|_| TxnError::Unavailable(closed()))?;
@@ -82,7 +84,7 @@ impl Embedded {
     }
 
     /// A commit is published before it is answered, so the mirror always holds everything.
-    pub fn barrier(&self) -> Result<Revision, Outage> {
+    pub(crate) fn barrier(&self) -> Result<Revision, Outage> {
         if self.mirror.is_closed() {
             Err(closed())
         } else {
@@ -90,7 +92,7 @@ impl Embedded {
         }
     }
 
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let (answer, answered) = oneshot::channel();
         if self.jobs.send(Job::Stop { answer }).await.is_ok() {
             // The writer drops the sender if it is already gone, which is what is wanted.

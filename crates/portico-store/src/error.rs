@@ -20,20 +20,20 @@ pub struct Outage {
 }
 
 impl Outage {
-    pub(crate) fn new(what: impl Into<String>) -> Outage {
-        Outage {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self {
             what: what.into(),
             unknown: false,
             source: None,
         }
     }
 
-    pub(crate) fn unknown(what: impl Into<String>) -> Outage {
+    pub(crate) fn unknown(what: impl Into<String>) -> Self {
         let what = format!(
             "{}; the write may or may not have happened: read before trying again",
             what.into()
         );
-        Outage {
+        Self {
             what,
             unknown: true,
             source: None,
@@ -41,21 +41,22 @@ impl Outage {
     }
 
     /// The same, after a write that did happen.
-    pub(crate) fn after_write(self) -> Outage {
-        Outage {
+    pub(crate) fn after_write(self) -> Self {
+        Self {
             unknown: true,
             what: format!("{}, but the write happened", self.what),
             ..self
         }
     }
 
-    pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Outage {
+    pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum TxnError {
     /// The first check that did not hold, so that the caller can tell which claim was lost.
     #[error("{key} is not at the revision the transaction expects: read it and try again")]
@@ -78,6 +79,7 @@ pub enum TxnError {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum ReadError {
     #[error(
         "the revision has been compacted, the oldest that can be read is {compacted}: list again"
@@ -95,6 +97,7 @@ pub enum ReadError {
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum WatchError {
     #[error("the watch fell behind the history, which starts at {compacted}: list again")]
     Compacted { compacted: Revision },
@@ -103,6 +106,7 @@ pub enum WatchError {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum CompactError {
     #[error("revision {revision} has not happened yet, the store is at {current}")]
     Future {
@@ -115,6 +119,7 @@ pub enum CompactError {
 
 /// Why the store cannot start, and what to do about it.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum OpenError {
     #[error("{} is in use by another process: stop it, or choose another directory", path.display())]
     Locked { path: PathBuf },

@@ -32,25 +32,29 @@ use crate::{OpenError, Outage, Revision, Txn, TxnError};
 /// How often etcd is asked whether it takes writes again.
 const LOOK_FOR_ROOM: Duration = Duration::from_secs(1);
 
+/// How a store on etcd is opened.
 #[derive(Clone, Debug)]
 pub struct EtcdOptions {
     /// `http://host:port` or `https://host:port`, in the order they are tried.
     pub endpoints: Vec<String>,
     /// Everything the store has is under this prefix, which ends with `/`.
     pub prefix: String,
+    /// The files for `https` endpoints.
     pub tls: Option<EtcdTls>,
+    /// For a connection to one endpoint.
     pub connect_timeout: Duration,
     /// For one call, and for one commit to become visible.
     pub request_timeout: Duration,
+    /// How much of the past is kept for watches.
     pub history: HistoryLimits,
-    /// Whether to compact etcd too. Turn it off if somebody else does, or needs etcd's older
-    /// history.
+    /// Whether to compact etcd too. Turn it off if another program compacts it, or needs etcd's
+    /// older history.
     pub compact_etcd: bool,
 }
 
 impl Default for EtcdOptions {
-    fn default() -> EtcdOptions {
-        EtcdOptions {
+    fn default() -> Self {
+        Self {
             endpoints: vec!["http://127.0.0.1:2379".into()],
             prefix: "/portico/".into(),
             tls: None,
@@ -65,6 +69,7 @@ impl Default for EtcdOptions {
 /// PEM files for `https` endpoints.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdTls {
+    /// The CA of etcd's certificates.
     pub ca: PathBuf,
     /// The certificate and key that this server shows to etcd.
     pub identity: Option<(PathBuf, PathBuf)>,
@@ -84,10 +89,10 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    pub async fn open(
+    pub(crate) async fn open(
         options: EtcdOptions,
         health: Arc<Health>,
-    ) -> Result<(Arc<Mirror>, Etcd), OpenError> {
+    ) -> Result<(Arc<Mirror>, Self), OpenError> {
         check_prefix(&options.prefix)?;
         let client = Arc::new(Client::new(&options)?);
         let unreachable = |failure: Failure| OpenError::Unreachable {
@@ -118,7 +123,7 @@ impl Etcd {
         } = options;
         Ok((
             mirror.clone(),
-            Etcd {
+            Self {
                 mirror,
                 client,
                 prefix,
@@ -131,7 +136,7 @@ impl Etcd {
         ))
     }
 
-    pub async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
+    pub(crate) async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
         if self.mirror.is_closed() {
             return Err(TxnError::Unavailable(closed()));
         }
@@ -139,7 +144,7 @@ impl Etcd {
         let request = txn::request(&self.prefix, self.clock, &checks, ops);
         let mut answer = self.send(request.clone()).await?;
         if !answer.succeeded && txn::head(&answer).is_none() {
-            // Somebody cleared the prefix: the transaction needs a head to go on from.
+            // Another program cleared the prefix: the transaction needs a head to go on from.
             let made = ensure_head(&self.client, &self.prefix, self.clock).await;
             made.map_err(txn_error)?;
             answer = self.send(request).await?;
@@ -188,7 +193,7 @@ impl Etcd {
         Err(txn_error(failure))
     }
 
-    pub async fn barrier(&self) -> Result<Revision, Outage> {
+    pub(crate) async fn barrier(&self) -> Result<Revision, Outage> {
         if self.mirror.is_closed() {
             return Err(closed());
         }
@@ -205,7 +210,7 @@ impl Etcd {
                 self.health.set_lost(&outage);
                 return Err(outage);
             }
-            // Somebody cleared the prefix: the new head comes after that.
+            // Another program cleared the prefix: the new head comes after that.
             None => ensure_head(&self.client, &self.prefix, self.clock)
                 .await
                 .map_err(outage)?,
@@ -224,7 +229,7 @@ impl Etcd {
         }
     }
 
-    pub async fn compact(&self, at: Revision) -> Result<(), Outage> {
+    pub(crate) async fn compact(&self, at: Revision) -> Result<(), Outage> {
         if !self.compact_etcd {
             return Ok(());
         }
@@ -234,7 +239,7 @@ impl Etcd {
             .map_err(|failure| failure.outage("a compaction"))
     }
 
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.follower.abort();
     }
 }
@@ -285,7 +290,7 @@ fn txn_error(failure: Failure) -> TxnError {
     }
 }
 
-/// Somebody restored a backup: what this process shows is of before.
+/// A backup was restored: this process still shows the state before it.
 fn restored(prefix: &str) -> Outage {
     Outage::new(format!(
         "a backup was restored to {prefix}, and this process shows what was there before: it ends, \

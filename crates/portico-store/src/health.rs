@@ -17,20 +17,20 @@ enum State {
 pub(crate) struct Health(watch::Sender<State>);
 
 impl Default for Health {
-    fn default() -> Health {
-        Health(watch::Sender::new(State::Writable))
+    fn default() -> Self {
+        Self(watch::Sender::new(State::Writable))
     }
 }
 
 impl Health {
-    pub fn writable(&self) -> Result<(), Outage> {
+    pub(crate) fn writable(&self) -> Result<(), Outage> {
         match &*self.0.borrow() {
             State::Writable => Ok(()),
             State::Blocked(outage) | State::Lost(outage) => Err(outage.clone()),
         }
     }
 
-    pub fn set_writable(&self) {
+    pub(crate) fn set_writable(&self) {
         let changed = self.0.send_if_modified(|state| {
             let blocked = matches!(state, State::Blocked(_));
             if blocked {
@@ -43,7 +43,7 @@ impl Health {
         }
     }
 
-    pub fn set_blocked(&self, outage: &Outage) {
+    pub(crate) fn set_blocked(&self, outage: &Outage) {
         let changed = self.0.send_if_modified(|state| {
             let writable = matches!(state, State::Writable);
             if writable {
@@ -56,13 +56,13 @@ impl Health {
         }
     }
 
-    pub fn set_lost(&self, outage: &Outage) {
+    pub(crate) fn set_lost(&self, outage: &Outage) {
         tracing::error!("the store cannot go on: {outage}");
         self.0.send_replace(State::Lost(outage.clone()));
     }
 
     /// Waits until the store is lost.
-    pub async fn lost(&self) -> Outage {
+    pub(crate) async fn lost(&self) -> Outage {
         let mut states = self.0.subscribe();
         loop {
             if let State::Lost(outage) = &*states.borrow_and_update() {

@@ -52,58 +52,58 @@ pub(crate) struct Mirror {
     state: RwLock<State>,
     /// The newest published revision, or `None` once closed.
     progress: watch::Sender<Option<Revision>>,
-    /// Who of those that watch has heard of the newest one.
+    /// The newest revision, and the watchers that have received it so far.
     newest: Mutex<(Revision, Option<Arc<Delivery>>)>,
 }
 
 impl Mirror {
-    pub fn new(
+    pub(crate) fn new(
         revision: Revision,
         entries: impl IntoIterator<Item = Entry>,
         limits: HistoryLimits,
-    ) -> Mirror {
+    ) -> Self {
         let state = RwLock::new(State::new(revision, entries, limits));
-        Mirror {
+        Self {
             state,
             progress: watch::Sender::new(Some(revision)),
             newest: Mutex::new((revision, None)),
         }
     }
 
-    pub fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> Revision {
         self.read().revision()
     }
 
-    pub fn compacted(&self) -> Revision {
+    pub(crate) fn compacted(&self) -> Revision {
         self.read().compacted()
     }
 
-    pub fn get(&self, key: &str) -> Option<Entry> {
+    pub(crate) fn get(&self, key: &str) -> Option<Entry> {
         self.read().get(key)
     }
 
-    pub fn get_at(&self, key: &str, at: Revision) -> Result<Option<Entry>, ReadError> {
+    pub(crate) fn get_at(&self, key: &str, at: Revision) -> Result<Option<Entry>, ReadError> {
         self.read().get_at(key, at)
     }
 
-    pub fn range(&self, range: Range<'_>) -> Result<RangeResult, ReadError> {
+    pub(crate) fn range(&self, range: Range<'_>) -> Result<RangeResult, ReadError> {
         self.read().range(range)
     }
 
-    pub fn page(&self, range: Range<'_>) -> Result<(Vec<Entry>, bool), ReadError> {
+    pub(crate) fn page(&self, range: Range<'_>) -> Result<(Vec<Entry>, bool), ReadError> {
         self.read().page(range)
     }
 
     /// The first of the checks that does not hold now.
-    pub fn failed_check<'a>(&self, checks: &'a [Check]) -> Option<&'a Check> {
+    pub(crate) fn failed_check<'a>(&self, checks: &'a [Check]) -> Option<&'a Check> {
         let state = self.read();
         checks
             .iter()
             .find(|check| state.get(&check.key).map_or(0, |entry| entry.modified) != check.modified)
     }
 
-    /// Makes commits visible, all at once, and wakes those who wait for them.
-    pub fn publish(&self, commits: Vec<Commit>) {
+    /// Makes commits visible, all at once, and wakes the watchers.
+    pub(crate) fn publish(&self, commits: Vec<Commit>) {
         let now = Instant::now();
         let mut woken = Woken::default();
         let mut state = self.write();
@@ -117,7 +117,7 @@ impl Mirror {
 
     /// Takes over contents read as a whole. If they are what the mirror shows already, watches go
     /// on.
-    pub fn replace(&self, revision: Revision, entries: Vec<Entry>) {
+    pub(crate) fn replace(&self, revision: Revision, entries: Vec<Entry>) {
         let mut state = self.write();
         if revision >= state.revision() && state.shows(&entries) {
             state.apply(
@@ -143,9 +143,9 @@ impl Mirror {
             .send_modify(|progress| *progress = progress.and(Some(revision)));
     }
 
-    /// Waits a little until those who watch have heard of what `revision` changed, unless there is
+    /// Waits a little until the watchers have received what `revision` changed, unless there is
     /// something newer.
-    pub async fn heard(&self, revision: Revision) {
+    pub(crate) async fn heard(&self, revision: Revision) {
         let newest = self
             .newest
             .lock()
@@ -159,7 +159,7 @@ impl Mirror {
     }
 
     /// Waits until `revision` is visible. False if the mirror was closed before.
-    pub async fn reached(&self, revision: Revision) -> bool {
+    pub(crate) async fn reached(&self, revision: Revision) -> bool {
         let mut progress = self.progress.subscribe();
         let reached = progress
             .wait_for(|now| now.is_none_or(|now| now >= revision))
@@ -167,12 +167,12 @@ impl Mirror {
         reached.is_ok_and(|now| now.is_some())
     }
 
-    pub fn compact(&self, revision: Revision) {
+    pub(crate) fn compact(&self, revision: Revision) {
         self.write().compact(revision);
     }
 
     /// Compacts what the limits say is due now, and tells how far the mirror is compacted.
-    pub fn compact_due(&self) -> Revision {
+    pub(crate) fn compact_due(&self) -> Revision {
         let mut state = self.write();
         if let Some(due) = state.due(Instant::now()) {
             state.compact(due);
@@ -180,11 +180,15 @@ impl Mirror {
         state.compacted()
     }
 
-    pub fn subscribe(&self, prefix: &str, from: Revision) -> Result<Subscription, ReadError> {
+    pub(crate) fn subscribe(
+        &self,
+        prefix: &str,
+        from: Revision,
+    ) -> Result<Subscription, ReadError> {
         self.write().subscribe(prefix, from)
     }
 
-    pub fn events(
+    pub(crate) fn events(
         &self,
         prefix: &str,
         position: Revision,
@@ -193,15 +197,15 @@ impl Mirror {
         self.read().events(prefix, position, generation)
     }
 
-    pub fn seen(&self, prefix: &str, position: Revision, generation: u64) -> Revision {
+    pub(crate) fn seen(&self, prefix: &str, position: Revision, generation: u64) -> Revision {
         self.read().seen(prefix, position, generation)
     }
 
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.progress.borrow().is_none()
     }
 
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.progress.send_replace(None);
         let woken = self.read().everybody();
         woken.wake();

@@ -43,31 +43,31 @@ enum Engine {
 
 impl Store {
     /// Opens the store in a directory of this machine, and makes it if it does not exist.
-    pub async fn embedded(dir: &Path, options: EmbeddedOptions) -> Result<Store, OpenError> {
+    pub async fn embedded(dir: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let health = Arc::new(Health::default());
         let (mirror, engine) = Embedded::open(dir, options, health.clone()).await?;
-        Ok(Store::start(mirror, Engine::Embedded(engine), health))
+        Ok(Self::start(mirror, Engine::Embedded(engine), health))
     }
 
     /// Opens the store that lives under a prefix of an etcd cluster.
-    pub async fn etcd(options: EtcdOptions) -> Result<Store, OpenError> {
+    pub async fn etcd(options: EtcdOptions) -> Result<Self, OpenError> {
         let health = Arc::new(Health::default());
         let (mirror, engine) = Etcd::open(options, health.clone()).await?;
-        Ok(Store::start(mirror, Engine::Etcd(engine), health))
+        Ok(Self::start(mirror, Engine::Etcd(engine), health))
     }
 
-    fn start(mirror: Arc<Mirror>, engine: Engine, health: Arc<Health>) -> Store {
+    fn start(mirror: Arc<Mirror>, engine: Engine, health: Arc<Health>) -> Self {
         let inner = Arc::new(Inner {
             mirror,
             engine,
             health,
         });
         tokio::spawn(tidy(Arc::downgrade(&inner)));
-        Store { inner }
+        Self { inner }
     }
 
     /// Returns after the transaction is durable, visible to reads of this store and, if that is
-    /// soon, told to those who watch.
+    /// soon, sent to the watchers.
     pub async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
         validate(&txn)?;
         if txn.ops.is_empty() {
@@ -142,14 +142,17 @@ impl Store {
         self.inner.mirror.compacted()
     }
 
+    /// The entry of a key as it is now.
     pub fn get(&self, key: &str) -> Option<Entry> {
         self.inner.mirror.get(key)
     }
 
+    /// The entry of a key as it was at a revision.
     pub fn get_at(&self, key: &str, at: Revision) -> Result<Option<Entry>, ReadError> {
         self.inner.mirror.get_at(key, at)
     }
 
+    /// The entries of a range, in the order of keys.
     pub fn range(&self, range: Range<'_>) -> Result<RangeResult, ReadError> {
         self.inner.mirror.range(range)
     }

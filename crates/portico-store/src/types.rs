@@ -11,16 +11,22 @@ pub type Revision = u64;
 /// One key's value at one revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
+    /// The key.
     pub key: Arc<str>,
+    /// The value.
     pub value: Bytes,
+    /// The revision that created the key.
     pub created: Revision,
+    /// The revision that last wrote the key.
     pub modified: Revision,
 }
 
 /// A change of one key.
 #[derive(Debug)]
 pub struct Event {
+    /// The revision of the transaction.
     pub revision: Revision,
+    /// The key that changed.
     pub key: Arc<str>,
     /// `None` when the key was deleted.
     pub now: Option<Entry>,
@@ -35,52 +41,69 @@ pub struct Event {
 /// not exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
+    /// The key to check.
     pub key: String,
+    /// The revision that last wrote it; 0 if it must not exist.
     pub modified: Revision,
 }
 
 impl Check {
-    pub fn modified(key: impl Into<String>, modified: Revision) -> Check {
-        Check {
+    /// The key must have been last written at this revision.
+    pub fn modified(key: impl Into<String>, modified: Revision) -> Self {
+        Self {
             key: key.into(),
             modified,
         }
     }
 
-    pub fn absent(key: impl Into<String>) -> Check {
-        Check::modified(key, 0)
+    /// The key must not exist.
+    pub fn absent(key: impl Into<String>) -> Self {
+        Self::modified(key, 0)
     }
 }
 
 /// One write of a transaction. Deleting a key that does not exist is allowed and makes no event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    Put { key: String, value: Bytes },
-    Delete { key: String },
+    /// Write a value.
+    Put {
+        /// The key to write.
+        key: String,
+        /// Its new value.
+        value: Bytes,
+    },
+    /// Remove a key.
+    Delete {
+        /// The key to remove.
+        key: String,
+    },
 }
 
 impl Op {
-    pub fn put(key: impl Into<String>, value: impl Into<Bytes>) -> Op {
-        Op::Put {
+    /// Writes a value.
+    pub fn put(key: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        Self::Put {
             key: key.into(),
             value: value.into(),
         }
     }
 
-    pub fn delete(key: impl Into<String>) -> Op {
-        Op::Delete { key: key.into() }
+    /// Deletes a key.
+    pub fn delete(key: impl Into<String>) -> Self {
+        Self::Delete { key: key.into() }
     }
 
+    /// The key that is written.
     pub fn key(&self) -> &str {
         match self {
-            Op::Put { key, .. } | Op::Delete { key } => key,
+            Self::Put { key, .. } | Self::Delete { key } => key,
         }
     }
 
     pub(crate) fn size(&self) -> usize {
         match self {
-            Op::Put { key, value } => key.len() + value.len(),
-            Op::Delete { key } => key.len(),
+            Self::Put { key, value } => key.len() + value.len(),
+            Self::Delete { key } => key.len(),
         }
     }
 }
@@ -89,7 +112,9 @@ impl Op {
 /// written once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Txn {
+    /// The conditions.
     pub checks: Vec<Check>,
+    /// The writes.
     pub ops: Vec<Op>,
 }
 
@@ -98,12 +123,14 @@ pub struct Txn {
 pub struct Damaged {
     /// As far as it can be read.
     pub key: String,
+    /// What is wrong with it.
     pub what: String,
 }
 
 /// Which entries to read, in key order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range<'a> {
+    /// Only keys that begin so; empty for all.
     pub prefix: &'a str,
     /// Start behind this key.
     pub after: Option<&'a str>,
@@ -113,11 +140,14 @@ pub struct Range<'a> {
     pub at: Option<Revision>,
 }
 
+/// Entries of a range, and whether there are more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeResult {
+    /// The entries, in the order of keys.
     pub entries: Vec<Entry>,
     /// The revision that was read: pass it as `at` to read the next page of the same state.
     pub revision: Revision,
+    /// Whether there are more entries than were returned.
     pub more: bool,
     /// How many entries of the range come after the last one returned.
     pub remaining: usize,

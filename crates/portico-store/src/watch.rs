@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::mirror::{Listener, Mirror, Subscription};
 use crate::{Event, ReadError, Revision, WatchError};
 
+/// The changes of a range of keys, in order, from a revision on.
 pub struct Watch {
     mirror: Arc<Mirror>,
     prefix: Box<str>,
@@ -19,12 +20,12 @@ impl Watch {
         mirror: Arc<Mirror>,
         prefix: &str,
         from: Revision,
-    ) -> Result<Watch, ReadError> {
+    ) -> Result<Self, ReadError> {
         let Subscription {
             watchers,
             generation,
         } = mirror.subscribe(prefix, from)?;
-        Ok(Watch {
+        Ok(Self {
             mirror,
             prefix: prefix.into(),
             position: from,
@@ -33,9 +34,9 @@ impl Watch {
         })
     }
 
-    /// Who writes is answered after this one has asked for more, which says that it has passed on
-    /// what it got.
-    pub fn before_answers(mut self) -> Watch {
+    /// A write is answered only after this watch has asked for more, which says that it has passed
+    /// on what it got.
+    pub fn before_answers(mut self) -> Self {
         self.listener.confirm();
         self
     }

@@ -44,7 +44,7 @@ pub fn extra_sources(client: &str, v6: bool) -> impl Iterator<Item = String> + u
     (first..first + EXTRA_SOURCES).map(move |last| format!("{prefix}{last}"))
 }
 
-/// Who has which address. It is the same in every cluster.
+/// The addresses of each host. It is the same in every cluster.
 pub struct Addresses {
     /// By host and by which: `ip`, `ip6`, and for nodes `alt`, `alt6`, `gw`, `gw6`.
     by_host: BTreeMap<String, BTreeMap<&'static str, IpAddr>>,
@@ -52,9 +52,9 @@ pub struct Addresses {
 }
 
 impl Default for Addresses {
-    fn default() -> Addresses {
+    fn default() -> Self {
         let by_host = by_host();
-        Addresses {
+        Self {
             owners: owners(&by_host),
             by_host,
         }
@@ -74,7 +74,7 @@ impl Addresses {
             .flat_map(|all| all.values().copied())
     }
 
-    /// Whose address this is.
+    /// The host that has this address.
     pub fn owner(&self, address: IpAddr) -> Option<&str> {
         self.owners.get(&address.to_canonical()).map(String::as_str)
     }
@@ -88,7 +88,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new() -> Result<Cluster> {
+    pub fn new() -> Result<Self> {
         let in_all = |source| Error {
             host: "all".to_owned(),
             doing: "make the bed".to_owned(),
@@ -101,7 +101,7 @@ impl Cluster {
             hosts.insert(name.clone(), bed.host(name)?);
         }
         let switch = bed.host("switch")?;
-        let cluster = Cluster {
+        let cluster = Self {
             addresses,
             hosts,
             switch,
@@ -143,7 +143,7 @@ impl Cluster {
                 _ => {}
             }
         }
-        // The nodes' MAC addresses are known to `lb`, and change before anybody asks for them.
+        // The nodes' MAC addresses are known to `lb`, and change before the first request for them.
         NODES.iter().try_for_each(|&node| self.build_node(node))?;
         NODES.iter().try_for_each(|node| {
             self.hosts[&format!("node{node}")].wait_until_it_carries("cni0")

@@ -1,4 +1,4 @@
-//! Servers inside hosts that answer every question with who they are and whom they saw asking.
+//! Servers inside hosts that answer every request with their own name and the client's address.
 
 use crate::sctp::{self, ABORT, INIT, INIT_ACK, Packet};
 use portico_netns::{Host, Result};
@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 pub struct Seen {
     /// The host that answers.
     pub host: String,
-    /// Who asked, as far as the server can tell.
+    /// The client's address as the server sees it.
     pub source: SocketAddr,
     /// The port it was asked on.
     pub port: u16,
@@ -31,11 +31,11 @@ impl fmt::Display for Seen {
 impl FromStr for Seen {
     type Err = io::Error;
 
-    fn from_str(text: &str) -> io::Result<Seen> {
+    fn from_str(text: &str) -> io::Result<Self> {
         let parse = || {
             let mut words = text.split_whitespace();
             let host = words.next()?.to_owned();
-            Some(Seen {
+            Some(Self {
                 host,
                 source: words.next()?.parse().ok()?,
                 port: words.next()?.parse().ok()?,

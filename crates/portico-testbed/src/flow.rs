@@ -35,15 +35,15 @@ pub struct Flow {
     /// The packet mark, by which the host's rules may route.
     pub mark: Option<u32>,
     pub patience: Duration,
-    /// Of SCTP: what rules drop on its way out is an answer of its own, as a raw socket is told it,
-    /// whatever ICMP says then.
+    /// SCTP only: a packet that rules drop on its way out is an answer of its own, since a raw
+    /// socket gets that error, whatever ICMP says then.
     pub heeds_sending: bool,
 }
 
 impl Flow {
-    pub fn new(protocol: Protocol, to: SocketAddr) -> Flow {
+    pub fn new(protocol: Protocol, to: SocketAddr) -> Self {
         let patience = Duration::from_secs(3);
-        Flow {
+        Self {
             protocol,
             to,
             source: None,
@@ -79,27 +79,27 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Failure::Timeout => "timeout",
-            Failure::Refused => "refused",
-            Failure::Unreachable => "unreachable",
-            Failure::Reset => "reset",
-            Failure::Closed => "closed",
-            Failure::Other(text) => text,
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Reset => "reset",
+            Self::Closed => "closed",
+            Self::Other(text) => text,
         })
     }
 }
 
 impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
+    fn from(error: io::Error) -> Self {
         match (error.raw_os_error(), error.kind()) {
-            (Some(libc::ETIMEDOUT), _) => Failure::Timeout,
-            (Some(libc::ECONNREFUSED), _) => Failure::Refused,
+            (Some(libc::ETIMEDOUT), _) => Self::Timeout,
+            (Some(libc::ECONNREFUSED), _) => Self::Refused,
             (Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES | libc::EPERM), _) => {
-                Failure::Unreachable
+                Self::Unreachable
             }
-            (Some(libc::ECONNRESET | libc::EPIPE), _) => Failure::Reset,
-            (None, io::ErrorKind::UnexpectedEof) => Failure::Closed,
-            _ => Failure::Other(error.to_string()),
+            (Some(libc::ECONNRESET | libc::EPIPE), _) => Self::Reset,
+            (None, io::ErrorKind::UnexpectedEof) => Self::Closed,
+            _ => Self::Other(error.to_string()),
         }
     }
 }
@@ -115,7 +115,7 @@ pub trait Ask {
         flow: &Flow,
     ) -> impl Future<Output = Result<(Answer, Conversation), Failure>> + Send;
 
-    /// A TCP connection to somebody who may not be an echo server.
+    /// A TCP connection to any server, which need not be an echo server.
     fn connect(&self, flow: &Flow) -> impl Future<Output = Result<TcpStream, Failure>> + Send;
 
     /// Sends a question over UDP and keeps the socket without waiting for an answer.
@@ -253,11 +253,11 @@ impl Conversation {
     pub async fn again(&mut self, patience: Duration) -> Result<Seen, Failure> {
         within(patience, async {
             match self {
-                Conversation::Tcp(stream) => {
+                Self::Tcp(stream) => {
                     stream.write_all(b"?\n").await?;
                     read_line(stream).await
                 }
-                Conversation::Udp(socket) => ask_afresh(socket).await,
+                Self::Udp(socket) => ask_afresh(socket).await,
             }
         })
         .await
@@ -309,7 +309,7 @@ async fn ask_afresh(socket: &UdpSocket) -> io::Result<Seen> {
     ask_udp(socket).await
 }
 
-/// Raw sockets see everybody's packets: picks the answer to this question out of them.
+/// Raw sockets see the packets of all flows: picks the answer to this question out of them.
 async fn sctp_answer(socket: &UdpSocket, question: &Packet, v4: bool) -> io::Result<Seen> {
     let (mut buffer, ports) = ([0; 2048], question.emit());
     loop {

@@ -22,7 +22,7 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    pub fn emit(&self) -> Vec<u8> {
+    pub(crate) fn emit(&self) -> Vec<u8> {
         let mut body = Vec::new();
         if self.chunk != ABORT {
             body.extend(self.tag.to_be_bytes());
@@ -49,11 +49,11 @@ impl Packet {
     }
 
     /// The first chunk of a packet; none where it is too short.
-    pub fn parse(bytes: &[u8]) -> Option<Packet> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let short = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
         let long = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
         let chunk = *bytes.get(12)?;
-        let mut packet = Packet {
+        let mut packet = Self {
             source: short(0)?,
             destination: short(2)?,
             verification: long(4)?,

@@ -4,7 +4,7 @@
 //! Inside are the host's files, which cannot be written; `/run` (where `TMPDIR` is) and `/dev/shm`
 //! are in memory. There is one CPU, and nf_tables knows neither IPv4 nor IPv6. Outside, all of it
 //! lives in namespaces of its own: it is gone, with its processes and files, when the command has
-//! ended, when time is up, and when whoever started it dies, whatever of.
+//! ended, when time is up, and when its parent dies, for any reason.
 
 use portico_netns::process::{self, Process};
 use portico_netns::{Error, Result};
@@ -39,9 +39,9 @@ const FOLDERS: [&str; 6] = [
     "/sbin",
     "/bin",
 ];
-/// Files that it needs outside, its memory among them, are in a folder that nobody else sees. It
-/// does not take the shell's place: the first process of a namespace cannot abort itself, which is
-/// how this kernel ends a panic.
+/// Files that it needs outside, its memory among them, are in a folder that no other process sees.
+/// It does not take the shell's place: the first process of a namespace cannot abort itself, which
+/// is how this kernel ends a panic.
 const START: &str =
     "ulimit -c 0; mount -t tmpfs -o mode=700,size=100% uml /run && cat >/run/init && chmod 700 /run/init &&
     if [ -n \"$XSTATE\" ]; then
@@ -66,8 +66,8 @@ pub struct Uml {
 }
 
 impl Default for Uml {
-    fn default() -> Uml {
-        Uml {
+    fn default() -> Self {
+        Self {
             memory: "2G".to_owned(),
             patience: Duration::from_secs(900),
         }
@@ -233,7 +233,7 @@ fn script(command: &Command) -> Vec<u8> {
         script.push(b' ');
         script.extend(quoted(word));
     }
-    // Whoever hears the last line ends the kernel.
+    // The reader of the last line ends the kernel.
     script.extend(
         format!("\nstatus=$?; printf '\\n%s%s\\n' '{ENDED}' $status; sleep infinity\n")
             .into_bytes(),

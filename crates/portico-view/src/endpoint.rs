@@ -10,26 +10,28 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EndpointState {
+    /// It gets connections.
     Ready,
     /// It ends, and still serves: it gets connections where no endpoint is ready.
     Draining,
     /// It ends, and serves no more.
     Terminating,
+    /// It gets no connections: its Pod or its check says that it is not ready.
     NotReady,
 }
 
 impl EndpointState {
     /// Conditions that are not set are read as the API defines: an endpoint is ready, it is not
     /// terminating, and it serves if it is ready.
-    fn of(conditions: Option<&EndpointConditions>) -> EndpointState {
+    fn of(conditions: Option<&EndpointConditions>) -> Self {
         let ready = conditions.and_then(|all| all.ready).unwrap_or(true);
         let terminating = conditions.and_then(|all| all.terminating).unwrap_or(false);
         let serving = conditions.and_then(|all| all.serving).unwrap_or(ready);
         match (ready, terminating, serving) {
-            (true, _, _) => EndpointState::Ready,
-            (false, true, true) => EndpointState::Draining,
-            (false, true, false) => EndpointState::Terminating,
-            (false, false, _) => EndpointState::NotReady,
+            (true, _, _) => Self::Ready,
+            (false, true, true) => Self::Draining,
+            (false, true, false) => Self::Terminating,
+            (false, false, _) => Self::NotReady,
         }
     }
 }
@@ -37,30 +39,36 @@ impl EndpointState {
 impl fmt::Display for EndpointState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            EndpointState::Ready => "ready",
-            EndpointState::Draining => "draining",
-            EndpointState::Terminating => "terminating",
-            EndpointState::NotReady => "not ready",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Terminating => "terminating",
+            Self::NotReady => "not ready",
         })
     }
 }
 
+/// One endpoint of a Service with one of its ports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointView {
+    /// The namespace of the Service.
     pub namespace: String,
+    /// The name of the Service.
     pub service: String,
     /// The name of its Pod, where it is one; its address otherwise.
     pub name: String,
     /// With its port.
     pub address: String,
-    /// Of the Service's port; empty where that has no name.
+    /// The name of the Service's port; empty where that has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub port_name: String,
+    /// The node that it runs on; empty where the slice does not say.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
+    /// The zone that it is in; empty where the slice does not say.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub zone: String,
+    /// Whether it gets connections.
     pub state: EndpointState,
     /// How it is checked, where Portico checks it.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -72,7 +80,7 @@ pub struct EndpointView {
 
 impl EndpointView {
     /// One view for each endpoint and port of a slice.
-    pub fn of(slice: &EndpointSlice) -> Vec<EndpointView> {
+    pub fn of(slice: &EndpointSlice) -> Vec<Self> {
         let ports = slice.ports.as_deref().unwrap_or_default();
         let endpoints = slice.endpoints.as_deref().unwrap_or_default();
         endpoints
@@ -86,6 +94,7 @@ impl EndpointView {
             .collect()
     }
 
+    /// Whether it gets connections as long as it is not terminating.
     pub fn is_ready(&self) -> bool {
         self.state == EndpointState::Ready
     }

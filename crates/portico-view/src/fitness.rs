@@ -14,19 +14,23 @@ pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-b
 /// connections can end in peace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
+    /// The Node has a deletion timestamp.
     BeingDeleted,
+    /// The Node has the label [`EXCLUDE_LABEL`], and its value does not mean false.
     Excluded,
+    /// The Node has the taint [`TO_BE_DELETED_TAINT`].
     ToBeDeletedByAutoscaler,
 }
 
 impl Unfit {
+    /// The reason as the predicate of a sentence about the node.
     pub fn as_str(self) -> &'static str {
         match self {
-            Unfit::BeingDeleted => "is being deleted",
-            Unfit::Excluded => {
+            Self::BeingDeleted => "is being deleted",
+            Self::Excluded => {
                 "has the label node.kubernetes.io/exclude-from-external-load-balancers"
             }
-            Unfit::ToBeDeletedByAutoscaler => "is about to be deleted by the cluster autoscaler",
+            Self::ToBeDeletedByAutoscaler => "is about to be deleted by the cluster autoscaler",
         }
     }
 }
@@ -39,6 +43,7 @@ impl fmt::Display for Unfit {
 
 /// What of a Node decides: for callers that read Nodes in their own form.
 pub struct Marks<'a, T> {
+    /// Whether the Node has a deletion timestamp.
     pub being_deleted: bool,
     /// The value of [`EXCLUDE_LABEL`], where the node has that label.
     pub exclude_label: Option<&'a str>,

@@ -16,6 +16,7 @@ use portico_model::report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// The objects of the fleet as they were last seen.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     services: BTreeMap<ObjectKey, Service>,
@@ -29,56 +30,67 @@ pub struct Fleet {
 /// An object of a kind that the fleet consists of.
 #[derive(Clone, Debug)]
 pub enum Object {
+    /// A Service, with or without a load balancer.
     Service(Box<Service>),
+    /// An EndpointSlice, which belongs to a Service by its label.
     Slice(Box<EndpointSlice>),
+    /// A Node, whether or not it runs Portico.
     Node(Box<Node>),
+    /// A Lease: the report of a node, or the election of a controller.
     Lease(Box<Lease>),
 }
 
+/// The kind of an [`Object`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    /// Services.
     Service,
+    /// EndpointSlices.
     Slice,
+    /// Nodes.
     Node,
+    /// Leases.
     Lease,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Service, Kind::Slice, Kind::Node, Kind::Lease];
+    /// Every kind, in the order in which they are listed.
+    pub const ALL: [Self; 4] = [Self::Service, Self::Slice, Self::Node, Self::Lease];
 }
 
 impl Object {
+    /// The kind of this object.
     pub fn kind(&self) -> Kind {
         match self {
-            Object::Service(_) => Kind::Service,
-            Object::Slice(_) => Kind::Slice,
-            Object::Node(_) => Kind::Node,
-            Object::Lease(_) => Kind::Lease,
+            Self::Service(_) => Kind::Service,
+            Self::Slice(_) => Kind::Slice,
+            Self::Node(_) => Kind::Node,
+            Self::Lease(_) => Kind::Lease,
         }
     }
 }
 
 impl From<Service> for Object {
-    fn from(service: Service) -> Object {
-        Object::Service(Box::new(service))
+    fn from(service: Service) -> Self {
+        Self::Service(Box::new(service))
     }
 }
 
 impl From<EndpointSlice> for Object {
-    fn from(slice: EndpointSlice) -> Object {
-        Object::Slice(Box::new(slice))
+    fn from(slice: EndpointSlice) -> Self {
+        Self::Slice(Box::new(slice))
     }
 }
 
 impl From<Node> for Object {
-    fn from(node: Node) -> Object {
-        Object::Node(Box::new(node))
+    fn from(node: Node) -> Self {
+        Self::Node(Box::new(node))
     }
 }
 
 impl From<Lease> for Object {
-    fn from(lease: Lease) -> Object {
-        Object::Lease(Box::new(lease))
+    fn from(lease: Lease) -> Self {
+        Self::Lease(Box::new(lease))
     }
 }
 
@@ -151,6 +163,7 @@ impl Fleet {
         }
     }
 
+    /// A view of each node at this time, by name.
     pub fn nodes(&self, clock: Timestamp) -> Vec<NodeView> {
         let newest = self.newest();
         let view = |(name, node): (&String, &Node)| {
@@ -160,6 +173,7 @@ impl Fleet {
         self.nodes.iter().map(view).collect()
     }
 
+    /// A view of each Service at this time, by namespace and name.
     pub fn services(&self, clock: Timestamp) -> Vec<ServiceView> {
         let nodes = self.nodes(clock);
         let (liveness, owners) = (Liveness::of(&nodes), Owners::of_nodes(&nodes));
@@ -177,11 +191,13 @@ impl Fleet {
             .collect()
     }
 
+    /// The endpoints of one Service; none where it has no slices.
     pub fn endpoints_of(&self, namespace: &str, service: &str) -> Vec<EndpointView> {
         let key = ObjectKey::new(namespace, service);
         self.slices_of(&key).flat_map(EndpointView::of).collect()
     }
 
+    /// The elections of Portico's controllers at this time.
     pub fn leaders(&self, clock: Timestamp) -> Vec<LeaderView> {
         let leases = self.leases.values();
         leases

@@ -10,6 +10,7 @@ const HEADLESS: &str = "None";
 /// So many addresses of a port partition are named.
 const FEW: usize = 3;
 
+/// One address on which a Service answers, with its ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frontend {
     /// `load balancer`, `external IP`, `node port` or `cluster IP`.
@@ -23,10 +24,10 @@ pub struct Frontend {
 impl Frontend {
     /// Those that clients outside of the cluster reach come first.
     /// `partitions` are the addresses of nodes in each port partition.
-    pub fn all(service: &Service, partitions: &BTreeMap<String, Vec<String>>) -> Vec<Frontend> {
+    pub fn all(service: &Service, partitions: &BTreeMap<String, Vec<String>>) -> Vec<Self> {
         let spec = service.spec.clone().unwrap_or_default();
         let ports: Vec<String> = spec.ports.iter().flatten().map(port).collect();
-        let frontend = |kind, address: String| Frontend {
+        let frontend = |kind, address: String| Self {
             kind,
             address,
             ports: ports.clone(),
@@ -44,7 +45,7 @@ impl Frontend {
         all.extend(external.map(|address| frontend("external IP", address.clone())));
         let node_ports: Vec<String> = spec.ports.iter().flatten().filter_map(node_port).collect();
         if !node_ports.is_empty() {
-            all.push(Frontend {
+            all.push(Self {
                 kind: "node port",
                 address: node_port_addresses(service, partitions),
                 ports: node_ports,

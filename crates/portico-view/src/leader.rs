@@ -7,19 +7,23 @@ use portico_model::report;
 use serde::Serialize;
 use std::fmt;
 
+/// An election of Portico's controllers, as its Lease says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderView {
+    /// The name of the Lease.
     pub lease: String,
     /// Empty where none leads.
     pub holder: String,
+    /// How long ago the holder renewed the Lease, in seconds.
     pub renewed_seconds_ago: i64,
+    /// Whether the holder has renewed it in time.
     pub leads: bool,
 }
 
 impl LeaderView {
     /// `None` for a Lease that no controller of Portico uses.
-    pub fn of(watched: &WatchedLease, clock: Timestamp) -> Option<LeaderView> {
+    pub fn of(watched: &WatchedLease, clock: Timestamp) -> Option<Self> {
         let lease = &watched.lease;
         let name = lease.metadata.name.clone().unwrap_or_default();
         if !name.starts_with("portico-") || report::node_of_lease(&name).is_some() {
@@ -29,7 +33,7 @@ impl LeaderView {
         let holder = spec
             .and_then(|spec| spec.holder_identity.clone())
             .unwrap_or_default();
-        Some(LeaderView {
+        Some(Self {
             lease: name,
             leads: !holder.is_empty() && watched.is_alive(clock),
             holder,

@@ -15,15 +15,22 @@ const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// It was renewed in time, and holds for this long if it is not renewed again.
-    Alive { holds: Duration },
+    Alive {
+        /// So long it stays alive if nothing comes in.
+        holds: Duration,
+    },
     /// By the clocks it was not renewed in time, and the clocks may differ: it is lost if it is not
     /// renewed within this time.
-    Doubtful { until: Duration },
+    Doubtful {
+        /// So long until it is known.
+        until: Duration,
+    },
     /// It was last renewed longer ago than it lasts, or never.
     Silent,
 }
 
 impl Life {
+    /// Whether the report counts.
     pub fn is_alive(self) -> bool {
         self.holds().is_some()
     }
@@ -31,9 +38,9 @@ impl Life {
     /// For how long it holds if it is not renewed again; `None` where it is lost.
     pub fn holds(self) -> Option<Duration> {
         match self {
-            Life::Alive { holds } => Some(holds),
-            Life::Doubtful { until } => Some(until),
-            Life::Silent => None,
+            Self::Alive { holds } => Some(holds),
+            Self::Doubtful { until } => Some(until),
+            Self::Silent => None,
         }
     }
 }
@@ -89,6 +96,7 @@ fn renewed(lease: &Lease) -> Option<Timestamp> {
 /// clock of the one who looks counts.
 #[derive(Clone, Debug)]
 pub struct WatchedLease {
+    /// The Lease as it was last seen.
     pub lease: Lease,
     /// It holds until then, unless it is renewed.
     expires: Timestamp,
@@ -97,7 +105,7 @@ pub struct WatchedLease {
 
 impl WatchedLease {
     /// `before` is what was known of the same Lease.
-    pub fn new(lease: Lease, before: Option<&WatchedLease>, clock: Timestamp) -> WatchedLease {
+    pub fn new(lease: Lease, before: Option<&Self>, clock: Timestamp) -> Self {
         let after = |time: Duration| clock.checked_add(time).unwrap_or(clock);
         let (expires, doubtful) = match before {
             Some(before) if renewed(&before.lease) == renewed(&lease) => {
@@ -110,19 +118,20 @@ impl WatchedLease {
                 (expires, matches!(life, Life::Doubtful { .. }))
             }
         };
-        WatchedLease {
+        Self {
             lease,
             expires,
             doubtful,
         }
     }
 
+    /// Whether its holder renews it in time.
     pub fn is_alive(&self, clock: Timestamp) -> bool {
         clock < self.expires
     }
 
     /// It says the same as before, by a holder that was alive all the time.
-    pub fn is_only_renewed(&self, before: &WatchedLease, clock: Timestamp) -> bool {
+    pub fn is_only_renewed(&self, before: &Self, clock: Timestamp) -> bool {
         let holder = |lease: &Lease| {
             let spec = lease.spec.as_ref();
             spec.and_then(|spec| spec.holder_identity.clone())

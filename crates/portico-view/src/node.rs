@@ -29,19 +29,20 @@ pub enum NodeState {
     Lags,
     /// It forwards, and load balancers are not to use it.
     Draining,
+    /// It forwards everything, and nothing is wrong.
     Good,
 }
 
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NodeState::NotReady => "not ready",
-            NodeState::NoReport => "no report",
-            NodeState::Silent => "silent",
-            NodeState::Trouble => "trouble",
-            NodeState::Lags => "lags",
-            NodeState::Draining => "draining",
-            NodeState::Good => "good",
+            Self::NotReady => "not ready",
+            Self::NoReport => "no report",
+            Self::Silent => "silent",
+            Self::Trouble => "trouble",
+            Self::Lags => "lags",
+            Self::Draining => "draining",
+            Self::Good => "good",
         })
     }
 }
@@ -50,40 +51,49 @@ impl fmt::Display for NodeState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
+    /// What is wrong, as a sentence.
     pub what: String,
+    /// What an operator can do about it.
     pub way_out: String,
 }
 
 impl Problem {
-    pub(crate) fn new(what: impl Into<String>, way_out: impl Into<String>) -> Problem {
-        Problem {
+    pub(crate) fn new(what: impl Into<String>, way_out: impl Into<String>) -> Self {
+        Self {
             what: what.into(),
             way_out: way_out.into(),
         }
     }
 }
 
+/// A node with its report and what follows from both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
+    /// The name of the Node.
     pub name: String,
     /// Internal ones first.
     pub addresses: Vec<String>,
     /// What its kubelet says; `None` where there is no kubelet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
+    /// The one word for how it is.
     pub state: NodeState,
     /// Why load balancers are not to use it, or new pods not to start there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub draining: Option<String>,
+    /// What is wrong with it, the worst first.
     pub problems: Vec<Problem>,
+    /// What it reports; `None` where it never has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<ReportView>,
 }
 
+/// The report of a node, and how far it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportView {
+    /// How long ago it was renewed, in seconds.
     pub seconds_ago: i64,
     /// It was renewed in time.
     pub fresh: bool,
@@ -91,18 +101,14 @@ pub struct ReportView {
     pub revision: u64,
     /// A Service was changed after that version.
     pub lags: bool,
+    /// What the node wrote.
     #[serde(flatten)]
     pub content: NodeReport,
 }
 
 impl NodeView {
     /// `lease` has the node's report; `newest` is the version that the node should have reached.
-    pub fn of(
-        node: &Node,
-        lease: Option<&WatchedLease>,
-        newest: u64,
-        clock: Timestamp,
-    ) -> NodeView {
+    pub fn of(node: &Node, lease: Option<&WatchedLease>, newest: u64, clock: Timestamp) -> Self {
         let name = node.metadata.name.clone().unwrap_or_default();
         let report = lease.and_then(|watched| {
             ReportView::of(&watched.lease, watched.is_alive(clock), newest, clock)
@@ -116,7 +122,7 @@ impl NodeView {
             !problems.is_empty(),
             draining.is_some(),
         );
-        NodeView {
+        Self {
             addresses: addresses(node.status.as_ref()),
             ready,
             state,
@@ -127,6 +133,7 @@ impl NodeView {
         }
     }
 
+    /// Whether it has a report that was renewed in time.
     pub fn reports(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.fresh)
     }
@@ -134,12 +141,12 @@ impl NodeView {
 
 impl ReportView {
     /// `None` where the Lease has no report, or one that cannot be read.
-    pub fn of(lease: &Lease, fresh: bool, newest: u64, clock: Timestamp) -> Option<ReportView> {
+    pub fn of(lease: &Lease, fresh: bool, newest: u64, clock: Timestamp) -> Option<Self> {
         let annotations = lease.metadata.annotations.as_ref()?;
         let content: NodeReport =
             serde_json::from_str(annotations.get(report::ANNOTATION)?).ok()?;
         let revision = version(Some(&content.services));
-        Some(ReportView {
+        Some(Self {
             seconds_ago: life::renewed_ago(lease, clock).unwrap_or_default(),
             fresh,
             revision,

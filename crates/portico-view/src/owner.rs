@@ -16,6 +16,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Owner {
+    /// The announced address.
     pub address: IpAddr,
     /// The node that answers for it at layer 2; `None` where none does now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,8 +111,8 @@ pub struct Scope<'a> {
 }
 
 impl Owners {
-    pub(crate) fn of_nodes(nodes: &[NodeView]) -> Owners {
-        let mut owners = Owners::default();
+    pub(crate) fn of_nodes(nodes: &[NodeView]) -> Self {
+        let mut owners = Self::default();
         for node in nodes {
             let Some(report) = &node.report else { continue };
             owners.set(&node.name, report.content.announcing.as_ref());
@@ -123,8 +124,8 @@ impl Owners {
     }
 
     /// Of Leases that were read once.
-    pub fn of_leases(leases: &[Lease], clock: Timestamp) -> Owners {
-        let mut owners = Owners::default();
+    pub fn of_leases(leases: &[Lease], clock: Timestamp) -> Self {
+        let mut owners = Self::default();
         for lease in leases {
             let name = lease.metadata.name.as_deref().unwrap_or_default();
             let is_alive = life::life(lease, clock).is_alive();

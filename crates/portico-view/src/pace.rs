@@ -36,11 +36,11 @@ pub struct Pace {
 
 impl Pace {
     /// In a cluster of so many nodes.
-    pub fn of(nodes: usize) -> Pace {
+    pub fn of(nodes: usize) -> Self {
         let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
         let spread = |rate: u32| Duration::from_millis(u64::from(nodes) * 1000 / u64::from(rate));
         let renew = spread(AT_REST).clamp(SHORTEST, LONGEST);
-        Pace {
+        Self {
             renew,
             changes: spread(CHANGES).clamp(GATHER, renew),
             awaited: spread(AWAITED).clamp(GATHER, renew),
@@ -48,8 +48,8 @@ impl Pace {
     }
 
     /// Where the number of nodes cannot be known.
-    pub fn slowest() -> Pace {
-        Pace::of(usize::MAX)
+    pub fn slowest() -> Self {
+        Self::of(usize::MAX)
     }
 
     /// For how long a report is alive, in whole seconds, as a Lease has them: two renewals may be

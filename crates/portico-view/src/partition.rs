@@ -4,9 +4,11 @@ use crate::node::NodeView;
 use portico_model::partitions::PortPartition;
 use serde::Serialize;
 
+/// A port partition and the addresses that it has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionView {
+    /// The PortPartition's name.
     pub name: String,
     /// As they are written; none is all of its nodes.
     pub addresses: Vec<String>,
@@ -14,17 +16,19 @@ pub struct PartitionView {
     pub nodes: usize,
     /// Those addresses, as the nodes report them.
     pub in_use: Vec<String>,
+    /// What keeps it from being used, for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trouble: Vec<String>,
 }
 
 impl PartitionView {
-    pub fn all(partitions: &[PortPartition], nodes: &[NodeView]) -> Vec<PartitionView> {
-        let of = |partition: &PortPartition| PartitionView::of(partition, partitions, nodes);
+    /// Each partition with what the nodes report of it.
+    pub fn all(partitions: &[PortPartition], nodes: &[NodeView]) -> Vec<Self> {
+        let of = |partition: &PortPartition| Self::of(partition, partitions, nodes);
         partitions.iter().map(of).collect()
     }
 
-    fn of(one: &PortPartition, all: &[PortPartition], nodes: &[NodeView]) -> PartitionView {
+    fn of(one: &PortPartition, all: &[PortPartition], nodes: &[NodeView]) -> Self {
         let name = one.metadata.name.as_str();
         let of_nodes: Vec<&[String]> = nodes
             .iter()
@@ -44,7 +48,7 @@ impl PartitionView {
         if of_nodes.is_empty() && reported {
             trouble.push("no node has an address of it".to_owned());
         }
-        PartitionView {
+        Self {
             name: name.to_owned(),
             addresses: one.spec.addresses.clone(),
             nodes: of_nodes.len(),

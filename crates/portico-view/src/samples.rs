@@ -7,10 +7,10 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use portico_model::report;
 use serde_json::{Value, json};
 
-pub const NOW: &str = "2026-01-01T00:00:02Z";
-pub const THEN: &str = "2026-01-01T00:00:00.000000Z";
+pub(crate) const NOW: &str = "2026-01-01T00:00:02Z";
+pub(crate) const THEN: &str = "2026-01-01T00:00:00.000000Z";
 
-pub fn fleet() -> Fleet {
+pub(crate) fn fleet() -> Fleet {
     let endpoints =
         json!([{"addresses": ["10.0.0.5"], "conditions": {"ready": true}, "nodeName": "n1"}]);
     let leases = [
@@ -31,7 +31,7 @@ pub fn fleet() -> Fleet {
     fleet
 }
 
-pub fn service(type_: &str, conditions: Value) -> Service {
+pub(crate) fn service(type_: &str, conditions: Value) -> Service {
     serde_json::from_value(json!({
         "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "100"},
         "spec": {"type": type_, "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"],
@@ -42,7 +42,7 @@ pub fn service(type_: &str, conditions: Value) -> Service {
     .unwrap()
 }
 
-pub fn slice(of: &str, endpoints: Value) -> EndpointSlice {
+pub(crate) fn slice(of: &str, endpoints: Value) -> EndpointSlice {
     serde_json::from_value(json!({
         "metadata": {"name": format!("{of}-1"), "namespace": "shop",
             "labels": {"kubernetes.io/service-name": of},
@@ -51,7 +51,7 @@ pub fn slice(of: &str, endpoints: Value) -> EndpointSlice {
     .unwrap()
 }
 
-pub fn node(name: &str, spec: Value) -> Node {
+pub(crate) fn node(name: &str, spec: Value) -> Node {
     let status = json!({
         "addresses": [{"type": "InternalIP", "address": "172.30.0.11"},
             {"type": "Hostname", "address": name}],
@@ -60,13 +60,13 @@ pub fn node(name: &str, spec: Value) -> Node {
         .unwrap()
 }
 
-pub fn lease(name: &str, holder: &str, renewed: &str) -> Lease {
+pub(crate) fn lease(name: &str, holder: &str, renewed: &str) -> Lease {
     serde_json::from_value(json!({"metadata": {"name": name},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}}))
     .unwrap()
 }
 
-pub fn report(node: &str, services: u64, renewed: &str, behind: Value) -> Lease {
+pub(crate) fn report(node: &str, services: u64, renewed: &str, behind: Value) -> Lease {
     let mut lease = lease(&report::lease_name(node), node, renewed);
     let report = json!({"services": services.to_string(), "slices": "1", "mode": "nftables",
         "behind": behind});

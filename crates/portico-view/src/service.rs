@@ -25,6 +25,7 @@ const FEW: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServiceState {
+    /// Every condition is True, and an endpoint is ready.
     Well,
     /// It has no endpoint at all: nobody has scaled its Pods up, or given it endpoints.
     Idle,
@@ -37,41 +38,50 @@ pub enum ServiceState {
 impl fmt::Display for ServiceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ServiceState::Well => "well",
-            ServiceState::Idle => "idle",
-            ServiceState::Waits => "waits",
-            ServiceState::Broken => "broken",
+            Self::Well => "well",
+            Self::Idle => "idle",
+            Self::Waits => "waits",
+            Self::Broken => "broken",
         })
     }
 }
 
+/// A Service with its endpoints, its conditions and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceView {
+    /// The namespace of the Service.
     pub namespace: String,
+    /// The name of the Service.
     pub name: String,
+    /// The type of the Service, such as `LoadBalancer`.
     #[serde(rename = "type")]
     pub type_: String,
     /// Where it is narrower than the type says.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub visibility: String,
+    /// `spec.loadBalancerClass`, empty without one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub class: String,
+    /// Whether its clients are served.
     pub state: ServiceState,
     /// What is wrong, the worst first.
     pub problems: Vec<Problem>,
     /// Those for the outside first.
     pub addresses: Vec<String>,
+    /// The addresses on which it answers, with their kinds and ports.
     pub frontends: Vec<Frontend>,
     /// Its load balancer has an address.
     #[serde(skip)]
     pub has_balancer: bool,
     /// `80/tcp`, or `80:30080/tcp` with the node port.
     pub ports: Vec<String>,
+    /// How many endpoints it has.
     pub endpoints: Endpoints,
     /// On which nodes its present form is in force; `None` where no node reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<Live>,
+    /// The conditions of its status.
     pub conditions: Vec<Condition>,
     /// Who has each address of its load balancer, where nodes announce it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -79,7 +89,9 @@ pub struct ServiceView {
     /// Which Pods serve it; empty where its endpoints do not come from Pods.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub selector: String,
+    /// `Cluster` or `Local`; empty where the type has none.
     pub external_traffic_policy: String,
+    /// `None` or `ClientIP`.
     pub session_affinity: String,
 }
 
@@ -87,30 +99,41 @@ pub struct ServiceView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoints {
+    /// Endpoints that get connections.
     pub ready: usize,
+    /// All endpoints.
     pub total: usize,
     /// Those that fail their check, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<String>,
 }
 
+/// On how many of the nodes that report a Service is in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Live {
+    /// Nodes that have installed its present version.
     pub on: usize,
+    /// Nodes that report.
     pub of: usize,
     /// `node: why`
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
+/// A condition of a Service, as its status has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
+    /// The name of the condition.
     #[serde(rename = "type")]
     pub type_: String,
+    /// `True`, `False` or `Unknown`.
     pub status: String,
+    /// The reason in one word, for programs.
     pub reason: String,
+    /// The reason, for people.
     pub message: String,
+    /// When the status last changed (RFC 3339); empty where that is not known.
     pub since: String,
 }
 
@@ -121,7 +144,7 @@ impl ServiceView {
         slices: impl Iterator<Item = &'a EndpointSlice>,
         liveness: &Liveness,
         owners: &Owners,
-    ) -> ServiceView {
+    ) -> Self {
         let (spec, metadata) = (service.spec.clone().unwrap_or_default(), &service.metadata);
         let annotations = metadata.annotations.as_ref();
         let namespace = metadata.namespace.clone().unwrap_or_default();
@@ -131,7 +154,7 @@ impl ServiceView {
             .then(|| liveness.live(&format!("{namespace}/{name}"), wanted))
             .flatten();
         let endpoints: Vec<EndpointView> = slices.flat_map(EndpointView::of).collect();
-        let mut view = ServiceView {
+        let mut view = Self {
             state: ServiceState::Well,
             problems: Vec::new(),
             addresses: frontend::addresses(service, &spec),
@@ -167,10 +190,12 @@ impl ServiceView {
         view
     }
 
+    /// Whether its type is `LoadBalancer`.
     pub fn is_balancer(&self) -> bool {
         self.type_ == "LoadBalancer"
     }
 
+    /// The condition of this name, if there is one.
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|held| held.type_ == type_)
     }
@@ -325,7 +350,7 @@ impl ServiceView {
 }
 
 impl Endpoints {
-    fn of(all: &[EndpointView]) -> Endpoints {
+    fn of(all: &[EndpointView]) -> Self {
         let failing: BTreeSet<String> = all
             .iter()
             .filter(|one| !one.trouble.is_empty())
@@ -337,7 +362,7 @@ impl Endpoints {
             .filter(|one| one.is_ready())
             .map(EndpointView::host)
             .collect();
-        Endpoints {
+        Self {
             ready: ready.len(),
             total: hosts.len(),
             failing: failing.into_iter().collect(),
@@ -361,8 +386,8 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    pub(crate) fn of(nodes: &[NodeView]) -> Liveness {
-        let mut liveness = Liveness::default();
+    pub(crate) fn of(nodes: &[NodeView]) -> Self {
+        let mut liveness = Self::default();
         for node in nodes {
             let Some(report) = &node.report else { continue };
             liveness.reporting += 1;

@@ -21,6 +21,7 @@ const BALANCERS: &str = "portico-controller";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
+    /// Nothing has to be done.
     Well,
     /// Traffic flows, and something is wrong or not yet as it is to be.
     Degraded,
@@ -28,19 +29,27 @@ pub enum Verdict {
     Broken,
 }
 
+/// What `portico status` says.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
+    /// How well the fleet is.
     pub verdict: Verdict,
+    /// Whether there is no trouble at all.
     pub well: bool,
+    /// The version of the API server.
     pub api_server: String,
+    /// How many nodes there are, and in what state.
     pub nodes: Nodes,
+    /// The elections of Portico's controllers.
     pub leaders: Vec<LeaderView>,
+    /// How many Services there are.
     pub services: usize,
     /// Services without any endpoint, which is no trouble: nobody has scaled them up.
     pub idle: Vec<String>,
     /// Who has each address that nodes announce.
     pub addresses: Vec<Address>,
+    /// What is wrong, the worst first.
     pub trouble: Vec<Trouble>,
 }
 
@@ -55,24 +64,33 @@ pub struct Address {
 
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Nodes {
+    /// All Nodes.
     pub total: usize,
+    /// Names of nodes whose report is alive.
     pub reporting: Vec<String>,
+    /// Names of nodes that have not installed the newest version.
     pub lagging: Vec<String>,
+    /// Names of nodes that are not ready, silent, or report an error.
     pub unhealthy: Vec<String>,
+    /// Names of nodes that load balancers are not to use.
     pub draining: Vec<String>,
 }
 
+/// Something that is wrong with one object.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trouble {
     /// `service/shop/web`, `node/n2`, `lease/portico-controller`
     pub of: String,
+    /// What is wrong, as a sentence.
     pub what: String,
+    /// What an operator can do about it.
     pub way_out: String,
 }
 
 impl Status {
-    pub fn of(version: &str, fleet: &Fleet, clock: Timestamp) -> Status {
+    /// The status of a fleet at this time; `version` is the API server's.
+    pub fn of(version: &str, fleet: &Fleet, clock: Timestamp) -> Self {
         let nodes = fleet.nodes(clock);
         let leaders = fleet.leaders(clock);
         let services = fleet.services(clock);
@@ -95,7 +113,7 @@ impl Status {
             () => Verdict::Degraded,
         };
         let idle = services.iter().filter(|service| service.is_idle());
-        Status {
+        Self {
             verdict,
             well: verdict == Verdict::Well,
             idle: idle
@@ -117,12 +135,12 @@ impl Status {
 }
 
 impl Nodes {
-    fn of(nodes: &[NodeView]) -> Nodes {
+    fn of(nodes: &[NodeView]) -> Self {
         let names = |is: &dyn Fn(&NodeView) -> bool| -> Vec<String> {
             let matching = nodes.iter().filter(|node| is(node));
             matching.map(|node| node.name.clone()).collect()
         };
-        Nodes {
+        Self {
             total: nodes.len(),
             reporting: names(&NodeView::reports),
             lagging: names(&|node| node.state == NodeState::Lags),

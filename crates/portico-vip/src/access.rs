@@ -1,4 +1,4 @@
-//! With what credentials API servers are asked, and whom to believe that they are.
+//! The credentials for API servers, and the CA that their certificates have to be signed by.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where kubeadm puts the authority that signs the API servers' certificates.
-pub const KUBEADM_CA: &str = "/etc/kubernetes/pki/ca.crt";
+pub(crate) const KUBEADM_CA: &str = "/etc/kubernetes/pki/ca.crt";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {

@@ -4,9 +4,13 @@ use crate::config::{DRAIN, Given, Span};
 use serde_json::{Value, json};
 use std::path::Path;
 
+/// What the manifests are made from.
 pub struct Manifest<'a> {
+    /// The settings that were given, as flags or in a file.
     pub given: &'a Given,
+    /// The configuration file, which is mounted into the pod.
     pub config_file: Option<&'a Path>,
+    /// The image of the static pod.
     pub image: &'a str,
     /// The program on the node, for systemd.
     pub program: &'a Path,
@@ -29,7 +33,7 @@ impl Manifest<'_> {
         arguments
     }
 
-    /// For `/etc/kubernetes/manifests`.
+    /// The static pod for `/etc/kubernetes/manifests`.
     pub fn static_pod(&self) -> String {
         let mut files: Vec<&Path> = self.config_file.into_iter().collect();
         let given = self.given;
@@ -84,7 +88,7 @@ impl Manifest<'_> {
         serde_saphyr::to_string(&pod).unwrap_or_default()
     }
 
-    /// For `/etc/systemd/system/portico-vip.service`.
+    /// The unit for `/etc/systemd/system/portico-vip.service`.
     pub fn systemd_unit(&self) -> String {
         let words: Vec<String> = self
             .arguments()

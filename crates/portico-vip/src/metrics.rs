@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 
 type Labels = Vec<(&'static str, String)>;
 
-pub fn text(status: &Status, attempt: &Attempt) -> String {
+pub(crate) fn text(status: &Status, attempt: &Attempt) -> String {
     let mut registry = Registry::with_prefix("portico_vip");
     routers(&mut registry, status);
     let healthy = gauges(

@@ -22,7 +22,9 @@ const MOST_BYTES: usize = 4 << 20;
 
 /// Where the answers come from.
 pub trait Source: Send + Sync + 'static {
+    /// The answer of `/status`.
     fn status(&self) -> impl Future<Output = Status> + Send;
+    /// The answer of `/metrics`, in the text format of Prometheus.
     fn metrics(&self) -> impl Future<Output = String> + Send;
 }
 

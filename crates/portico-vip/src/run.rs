@@ -26,10 +26,11 @@ use tokio::task::JoinSet;
 
 /// A port that is taken is tried again so often.
 const RETRY: Duration = Duration::from_secs(5);
-/// Who begins takes part in the election when it forwards, or after this time.
+/// A starting node joins the election once it forwards, or after this time.
 const HEAD_START: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum RunError {
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -110,7 +111,7 @@ pub async fn run(mut config: Config, stop: impl Future<Output = ()>) -> Result<(
     };
     tracing::info!("giving the address to another");
     if release(elections, &desk.states).await {
-        // Who is on this machine would come here to the last moment, and be cut off then.
+        // Clients on this machine would connect here to the last moment, and be cut off then.
         desk.worker.close();
         tracing::info!(drain = ?config.drain, "another has the address, what is in flight ends here");
         tokio::time::sleep(config.drain).await;
@@ -279,7 +280,7 @@ async fn notice_silence(mut state: watch::Receiver<State>, doubts: mpsc::Sender<
                 ..
             }) = &last
         {
-            // Where so many wait, everybody is in doubt already.
+            // With so many waiting, every server is in doubt already.
             let _ = doubts.try_send(*machine);
         }
         noticed = last;
@@ -296,7 +297,7 @@ fn wanted(config: &Config, known: &Known) -> Wanted {
     }
 }
 
-/// A node whose own API server does not answer should not be the one that everybody comes to.
+/// A node whose own API server does not answer should not be the one that all clients come to.
 fn priority(config: &Config, known: &Known) -> u8 {
     let own = known
         .servers
@@ -311,7 +312,7 @@ fn priority(config: &Config, known: &Known) -> u8 {
     }
 }
 
-/// Answers those who ask how things are.
+/// Answers `status` and the health page.
 struct Desk {
     config: Arc<Config>,
     states: Vec<watch::Receiver<State>>,

@@ -1,5 +1,5 @@
-//! What `portico vip status` shows: who has the address and why, which API servers answer, what is
-//! in force.
+//! What `portico vip status` shows: which node has the address and why, which API servers answer,
+//! and what is in force.
 
 use crate::config::Config;
 use crate::election::{Counters, Settings, State};
@@ -15,15 +15,20 @@ use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
+/// What `portico vip status` shows, as JSON on the status page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
+    /// The port of the virtual addresses.
     pub port: u16,
+    /// The elections, one for each family.
     pub routers: Vec<Router>,
+    /// The API servers that are known.
     pub servers: Vec<ServerStatus>,
     /// Why it is not known which there are.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub servers_trouble: Option<String>,
+    /// How connections are forwarded.
     pub forwarding: Forwarding,
 }
 
@@ -31,30 +36,43 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Router {
+    /// The virtual addresses.
     pub addresses: Vec<IpAddr>,
+    /// The link that has them.
     pub interface: String,
+    /// The address that adverts are sent from.
     pub own: IpAddr,
+    /// The number of the virtual router.
     pub virtual_router_id: u8,
+    /// The version of VRRP.
     pub vrrp_version: u8,
+    /// `owner`, `standby` or `stopped`.
     pub role: String,
+    /// The priority of this node at present.
     pub priority: u8,
+    /// The address of the owner; absent where none is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner: Option<IpAddr>,
+    /// The routers whose adverts were heard.
     pub peers: Vec<Peer>,
+    /// The last changes of role, newest last.
     pub transitions: Vec<Transition>,
+    /// The last time that another host had the address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub conflict: Option<Conflict>,
     /// Which adverts count: `signed`, `signed, unsigned ones too`, `of the peers`, `any on the link`.
     #[serde(default)]
     pub adverts: String,
-    /// The last advert of somebody who has no business here.
+    /// The last advert of a sender outside of this election.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stranger: Option<Stranger>,
     /// How many there were since the start, by what was wrong with them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub strangers: BTreeMap<String, u64>,
+    /// Why this node cannot take part.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<String>,
+    /// Where packets of unknown connections are sent at present.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub relay: Option<Relay>,
     /// Why connections would not outlive a hand-over.
@@ -66,79 +84,110 @@ pub struct Router {
     pub adverts_ignored: BTreeMap<String, u64>,
 }
 
+/// Another router of the election.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Peer {
+    /// Its address.
     pub address: IpAddr,
+    /// The priority in its last advert.
     pub priority: u8,
+    /// When its last advert came.
     pub last_heard: Timestamp,
 }
 
+/// A change of role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transition {
+    /// When it happened.
     pub at: Timestamp,
+    /// The new role.
     pub role: String,
+    /// Why it changed.
     pub reason: String,
 }
 
+/// Another host that had the address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conflict {
+    /// When it was seen.
     pub at: Timestamp,
+    /// The virtual address.
     pub address: IpAddr,
+    /// The hardware address of the other host.
     pub hardware: String,
 }
 
+/// An advert of a sender outside of the election.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stranger {
+    /// When it came.
     pub at: Timestamp,
     /// May be forged.
     pub from: IpAddr,
+    /// Why it does not count.
     pub why: String,
 }
 
-/// The owner of before, who is sent the connections that it has.
+/// The former owner, to which packets of its connections are sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Relay {
+    /// The address of the host that gets them.
     pub to: IpAddr,
+    /// When that began.
     pub since: Timestamp,
 }
 
+/// An API server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {
+    /// Its address and port.
     pub address: SocketAddr,
+    /// Whether it answers its probes.
     pub healthy: bool,
     /// It runs on this node.
     pub own: bool,
+    /// When that last changed.
     pub since: Timestamp,
+    /// What the last probe said, where it was not plainly good.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub note: Option<String>,
 }
 
+/// How connections are forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forwarding {
+    /// The way that is in use.
     pub mode: String,
+    /// Why this way was chosen.
     pub why: String,
+    /// What is wrong with it.
     pub problems: Vec<String>,
+    /// The rules in force, as their own tool prints them.
     pub rules: Vec<String>,
 }
 
 /// What became of the last attempt to forward.
 #[derive(Clone, Debug, Default)]
 pub struct Attempt {
+    /// What was done; `None` before the first success.
     pub applied: Option<Applied>,
+    /// Why the last attempt failed; `None` if it succeeded.
     pub error: Option<String>,
+    /// How many attempts failed since the start.
     pub errors: u64,
 }
 
 impl Status {
+    /// The status at present.
     pub fn new(
         config: &Config,
         states: &[State],
         known: &Known,
         attempt: &Attempt,
         rules: Vec<String>,
-    ) -> Status {
-        Status {
+    ) -> Self {
+        Self {
             port: config.port,
             routers: config
                 .elections
@@ -162,8 +211,8 @@ impl Status {
         }
     }
 
-    /// With how the routers hand over, in their order.
-    pub fn handing_over(mut self, each: impl IntoIterator<Item = Relaying>) -> Status {
+    /// Adds how the routers hand over, in their order.
+    pub fn handing_over(mut self, each: impl IntoIterator<Item = Relaying>) -> Self {
         for (router, relaying) in self.routers.iter_mut().zip(each) {
             router.relay = relaying.to.map(|(to, since)| Relay {
                 to,
@@ -176,8 +225,8 @@ impl Status {
 }
 
 impl Router {
-    fn new(settings: &Settings, state: &State) -> Router {
-        Router {
+    fn new(settings: &Settings, state: &State) -> Self {
+        Self {
             addresses: settings.router.addresses.clone(),
             interface: settings.interface.clone(),
             own: settings.router.own,
@@ -265,13 +314,13 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
 }
 
 impl Forwarding {
-    fn new(attempt: &Attempt, rules: Vec<String>) -> Forwarding {
+    fn new(attempt: &Attempt, rules: Vec<String>) -> Self {
         let applied = attempt.applied.as_ref();
         let mut problems = applied
             .map(|applied| applied.problems.clone())
             .unwrap_or_default();
         problems.extend(attempt.error.clone());
-        Forwarding {
+        Self {
             mode: applied.map_or("none".to_owned(), |applied| mode(applied.mode)),
             why: applied.map_or("nothing is forwarded yet".to_owned(), |applied| {
                 applied.why.clone()

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 const TRAILER: usize = 28;
-/// Of the trailer, before the HMAC.
+/// The length of the trailer before the HMAC.
 const PREFIX: usize = 12;
 const SHA256: u8 = 1;
 /// In bytes: shorter ones can be guessed, longer ones are hashed down again.
@@ -31,11 +31,13 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(300);
 
 /// HMAC with SHA-256 over parts, one after the other.
 pub trait HmacSha256 {
+    /// The code for these parts, one after the other, with this key.
     fn hmac(&self, key: &[u8], parts: &[&[u8]]) -> [u8; 32];
 }
 
 /// Why a signature does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum Unproven {
     #[error("it is not signed")]
     Unsigned,
@@ -63,7 +65,7 @@ struct Key {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys(Vec<Key>);
 
-/// Without what is secret.
+/// Prints the numbers of the keys, and nothing secret.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
@@ -90,7 +92,7 @@ pub enum KeysError {
 impl Keys {
     /// One key a line, the one that signs first: `1 hex:0001…`, or a text as keepalived has it. A
     /// line that begins with `#` is a comment.
-    pub fn parse(text: &str) -> Result<Keys, KeysError> {
+    pub fn parse(text: &str) -> Result<Self, KeysError> {
         let mut keys: Vec<Key> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
@@ -105,7 +107,7 @@ impl Keys {
         }
         match keys.is_empty() {
             true => Err(KeysError::None),
-            false => Ok(Keys(keys)),
+            false => Ok(Self(keys)),
         }
     }
 
@@ -150,16 +152,19 @@ pub enum Mode {
     Enforce,
 }
 
+/// How adverts are signed and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
+    /// The keys; the first signs, and all verify.
     pub keys: Keys,
+    /// Whether adverts are signed, and whether unsigned ones count.
     pub mode: Mode,
     /// How far the clocks may differ.
     pub window: Duration,
 }
 
 impl Auth {
-    /// For adverts that are so far apart, as keepalived has it.
+    /// The usual window for adverts that are so far apart, as keepalived has it.
     pub fn usual_window(interval: Duration) -> Duration {
         (interval * 3).max(LEAST_WINDOW).min(LONGEST_WINDOW)
     }
@@ -182,6 +187,7 @@ pub struct Signer<H> {
 }
 
 impl<H: HmacSha256> Signer<H> {
+    /// A signer that has sent and heard nothing yet.
     pub fn new(auth: Auth, hmac: H) -> Self {
         Self {
             auth,
@@ -249,7 +255,7 @@ impl<H: HmacSha256> Signer<H> {
         Ok(Cow::Owned(body))
     }
 
-    /// What costs least is looked at first, and nothing is remembered of who has no key.
+    /// The cheapest check comes first, and no state is kept for a sender without the key.
     fn prove(
         &mut self,
         payload: &[u8],
@@ -302,7 +308,7 @@ impl<H: HmacSha256> Signer<H> {
         Ok(())
     }
 
-    /// Of a packet with its trailer up to the HMAC.
+    /// The signature of a packet with its trailer up to the HMAC.
     fn signature(&self, key: &Key, signed: &[u8], from: IpAddr) -> [u8; 16] {
         let (before, after) = signed
             .split_at_checked(packet::CHECKSUM.start)
@@ -337,8 +343,9 @@ fn number(clock: Duration) -> u64 {
     (clock.as_secs() << 32) | fraction << 16
 }
 
-/// The number after the last one: the clock's, or one more where that is not later. A clock that was
-/// set back by more than the window counts again, since nobody would take the old numbers.
+/// The number after the last one: the clock's, or one more where that is not later. A clock that
+/// was set back by more than the window counts again, since no receiver would accept the old
+/// numbers.
 fn next(last: u64, clock: u64, window: i32) -> u64 {
     if is_after(clock, last) || seconds_between(last, clock) > window {
         clock
@@ -358,7 +365,8 @@ fn seconds_between(later: u64, earlier: u64) -> i32 {
     difference.cast_signed()
 }
 
-/// In the same time wherever they differ, so that a signature cannot be guessed byte by byte.
+/// Compares in the same time wherever they differ, so that a signature cannot be guessed byte by
+/// byte.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let difference = one
         .iter()

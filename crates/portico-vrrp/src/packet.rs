@@ -10,7 +10,9 @@ use std::time::Duration;
 pub const PROTOCOL: u8 = 112;
 /// Time to live or hop limit of every advert: less has come through a router.
 pub const HOPS: u8 = 255;
+/// The multicast group of VRRP over IPv4.
 pub const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
+/// The multicast group of VRRP over IPv6.
 pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12);
 
 const ADVERTISEMENT: u8 = 1;
@@ -23,10 +25,12 @@ const CENTISECOND: Duration = Duration::from_millis(10);
 /// Twelve bits on the wire.
 const MOST_CENTISECONDS: u16 = 0x0fff;
 
+/// The versions of VRRP that are spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
     /// IPv4 only, whole seconds.
     V2,
+    /// Version 3, for both families, with intervals in centiseconds (RFC 9568).
     V3,
 }
 
@@ -50,17 +54,23 @@ impl Version {
 /// What an owner says, and with priority 0 that it stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advert {
+    /// The version of VRRP.
     pub version: Version,
+    /// The number of the virtual router, 1 to 255.
     pub vrid: u8,
+    /// The priority of the sender; 0 if it stops.
     pub priority: u8,
+    /// The time between two adverts.
     pub interval: Duration,
+    /// The virtual addresses.
     pub addresses: Vec<IpAddr>,
-    /// Version 2 alone: the simple password, which keeps mistakes out and nobody else.
+    /// Version 2 alone: the simple password, which keeps out mistakes and no attacker.
     pub password: Option<[u8; 8]>,
 }
 
 /// Why bytes are not an advert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum Malformed {
     #[error("{have} bytes where its header and addresses need {need}")]
     Length { have: usize, need: usize },

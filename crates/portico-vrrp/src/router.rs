@@ -33,11 +33,14 @@ pub type Time = Duration;
 /// in ten seconds).
 const DEFEND: Duration = Duration::from_secs(1);
 
+/// The part of this node in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The link is down, or we were told to stop.
     Stopped,
+    /// Another router owns the address, or none does yet.
     Standby,
+    /// This node answers for the address.
     Owner,
 }
 
@@ -45,26 +48,35 @@ pub enum Role {
 /// each deadline, once the packets that came before are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
+    /// Takes part from now on.
     Start,
+    /// A deadline has come.
     Tick,
     /// A VRRP packet that came in: the payload after the IP header. `hops` is its TTL or hop limit,
     /// `to` where it was sent.
     Packet {
+        /// The sender's address.
         from: IpAddr,
+        /// The destination: the group, or this node.
         to: IpAddr,
+        /// The TTL or hop limit that is left.
         hops: u8,
+        /// The bytes after the IP header.
         payload: &'a [u8],
     },
     /// The link lost its carrier or is gone.
     LinkDown,
+    /// The link has its carrier again.
     LinkUp,
     /// Health of what the address is for changed.
     Priority(u8),
-    /// Somebody else on the link claims a virtual address (an ARP or neighbour packet from another
-    /// hardware address). Who takes over claims it just before its advert comes: a claim is told
-    /// when that has had the time to come.
+    /// Another host on the link claims a virtual address (an ARP or neighbour packet from another
+    /// hardware address). A new owner claims it just before its advert comes, so a claim is judged
+    /// only when that advert has had the time to arrive.
     Claimed {
+        /// The address that is claimed.
         address: IpAddr,
+        /// The hardware address of the host that claims it.
         by: [u8; 6],
     },
     /// Give the address to another and take no more part: `Output::Released` says when it is done.
@@ -80,21 +92,34 @@ pub enum Output {
     SendTo(IpAddr, Vec<u8>),
     /// Put the addresses on the link, and have the kernel take them off by itself after `lifetime`
     /// unless this comes again.
-    Take { lifetime: Duration },
+    Take {
+        /// How long the kernel keeps the addresses.
+        lifetime: Duration,
+    },
     /// Tell the link where the addresses are: gratuitous ARP, unsolicited neighbour advertisements.
     Announce,
     /// Take the addresses off the link, if they are there.
     Drop,
-    /// Ask the link whether somebody has the address (an ARP probe, a neighbour solicitation).
+    /// Ask the link whether any host has the address (an ARP probe, a neighbour solicitation).
     Probe,
     /// The role changed.
     Became(Role, Reason),
-    /// Somebody else has the address as well.
+    /// Another host has the address as well.
     Conflict(Conflict),
     /// An advert of this virtual router.
-    Heard { from: IpAddr, advert: Advert },
+    Heard {
+        /// The sender's address.
+        from: IpAddr,
+        /// What it says.
+        advert: Advert,
+    },
     /// A packet that was not for us or not right.
-    Ignored { from: IpAddr, why: Refused },
+    Ignored {
+        /// The sender's address.
+        from: IpAddr,
+        /// What is wrong with it.
+        why: Refused,
+    },
     /// After `Release`: it is over.
     Released,
 }
@@ -102,26 +127,34 @@ pub enum Output {
 /// Why a role changed, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
+    /// The router has started.
     Started,
     /// No advert for the time after which an owner counts as gone.
     OwnerSilent {
+        /// The owner that was heard last; `None` if none was.
         last: Option<IpAddr>,
     },
     /// The owner said that it stops.
     OwnerLeft(IpAddr),
     /// The owner's priority is lower than ours.
     Preempted(IpAddr),
-    /// Someone else owns it, with a higher priority, or the same and a greater address.
+    /// Another router owns it, with a higher priority, or the same and a greater address.
     Outranked {
+        /// The router that owns it.
         by: IpAddr,
+        /// The priority of that router.
         priority: u8,
     },
     /// We did not run for longer than the others wait.
     Paused {
+        /// How long this node did not run.
         missed: Duration,
     },
+    /// The link lost its carrier or is gone.
     LinkDown,
+    /// The link has its carrier again.
     LinkUp,
+    /// The router was told to stop.
     Asked,
 }
 
@@ -142,10 +175,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Somebody who is not part of the election has the address, or an owner of before still does.
+/// A host outside of the election has the address, or a former owner still does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
+    /// The virtual address.
     pub address: IpAddr,
+    /// The hardware address of the other host.
     pub by: [u8; 6],
 }
 
@@ -180,6 +215,7 @@ impl Router {
         }
     }
 
+    /// The part of this node at present.
     pub fn role(&self) -> Role {
         match self.state {
             State::Stopped => Role::Stopped,
@@ -188,7 +224,7 @@ impl Router {
         }
     }
 
-    /// With the priority of now.
+    /// The configuration, with the priority of now.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -300,8 +336,8 @@ impl Router {
         }
     }
 
-    /// One of the two yields: who leaves to everybody, otherwise the one with the lower priority,
-    /// or the lesser address.
+    /// One of the two yields: one that leaves yields to any other, otherwise the one with the lower
+    /// priority or the lesser address yields.
     fn hear_rival(&mut self, now: Time, from: IpAddr, advert: &Advert, out: &mut Vec<Output>) {
         let State::Owner(owner) = &mut self.state else {
             return;
@@ -354,7 +390,7 @@ impl Router {
         }
     }
 
-    /// The others learn of it at once: who is better may begin to wait.
+    /// The others learn of it at once, so that a better one can begin to wait for its turn.
     fn priority(&mut self, now: Time, priority: u8, out: &mut Vec<Output>) {
         let priority = priority.clamp(1, 254);
         let before = std::mem::replace(&mut self.config.priority, priority);
@@ -367,9 +403,9 @@ impl Router {
         }
     }
 
-    /// Who claims the address and does not take part in the election does not decide it: everybody
-    /// on the link could. A standby takes over nevertheless, an owner defends what it has, and
-    /// people are told.
+    /// A claim from outside of the election does not decide it, since every host on the link can
+    /// make one. A standby takes over nevertheless, an owner defends its address, and the conflict
+    /// is reported.
     fn claimed(&mut self, now: Time, conflict: Conflict, out: &mut Vec<Output>) {
         if !self.config.addresses.contains(&conflict.address) {
             return;
@@ -432,7 +468,7 @@ impl Router {
     }
 }
 
-/// An advert of ours for everybody it is for.
+/// Sends an advert to the group, or to each peer.
 fn send(config: &Config, priority: u8, out: &mut Vec<Output>) {
     let advert = Advert {
         version: config.version,

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 /// Flags that kube-apiserver has keep its names.
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Keep objects in this directory (the embedded store).
     #[arg(
         long,
@@ -204,7 +204,7 @@ impl Arguments {
 }
 
 /// Serve until SIGINT or SIGTERM.
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let config = arguments.config()?;
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;

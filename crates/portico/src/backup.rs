@@ -15,11 +15,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Where the API server has its store below `--data-dir`.
-pub const STORE: &str = "store";
+pub(crate) const STORE: &str = "store";
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct BackupArguments {
+pub(crate) struct BackupArguments {
     /// Where to. It has every Secret: keep it as you keep those.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -31,7 +31,7 @@ pub struct BackupArguments {
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
 #[group(id = "place", required = true, multiple = true)]
-pub struct Place {
+pub(crate) struct Place {
     /// The directory that the API server gets as --data-dir (`portico up`: its own, and `api`
     /// below it).
     #[arg(long, value_name = "DIR", conflicts_with = "etcd_servers")]
@@ -43,7 +43,7 @@ pub struct Place {
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct RestoreArguments {
+pub(crate) struct RestoreArguments {
     /// What `portico backup` wrote.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -67,7 +67,7 @@ pub struct RestoreArguments {
 }
 
 #[derive(Args)]
-pub struct StoreArguments {
+pub(crate) struct StoreArguments {
     #[command(subcommand)]
     what: What,
 }
@@ -94,7 +94,7 @@ enum What {
     },
 }
 
-pub fn backup(arguments: &BackupArguments) -> anyhow::Result<()> {
+pub(crate) fn backup(arguments: &BackupArguments) -> anyhow::Result<()> {
     crate::runtime()?.block_on(async {
         let answer = arguments.access.reader().await?.get("/backup").await?;
         let (head, body) = answer.into_parts();
@@ -108,7 +108,7 @@ pub fn backup(arguments: &BackupArguments) -> anyhow::Result<()> {
         let new = arguments.file.with_added_extension("new");
         let written = write(&new, body).await;
         let backup = written.and_then(|()| read(&new)).inspect_err(|_| {
-            // Nobody shall take it for a backup.
+            // An unfinished file is removed, so that it is not taken for a backup.
             let _ = fs::remove_file(&new);
         })?;
         fs::rename(&new, &arguments.file)
@@ -124,7 +124,7 @@ pub fn backup(arguments: &BackupArguments) -> anyhow::Result<()> {
     })
 }
 
-/// For its owner alone, and on the disk when this returns.
+/// Writes a file for its owner alone, which is on the disk when this returns.
 async fn write(path: &Path, mut body: Body) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let mut options = OpenOptions::new();
@@ -161,7 +161,7 @@ fn read(path: &Path) -> anyhow::Result<Backup> {
     Backup::read(BufReader::new(file)).with_context(failed)
 }
 
-pub fn restore(arguments: RestoreArguments) -> anyhow::Result<()> {
+pub(crate) fn restore(arguments: RestoreArguments) -> anyhow::Result<()> {
     let backup = read(&arguments.file)?;
     let entries = backup.entries.len();
     let (place, revision, kept) = match &arguments.place.data_dir {
@@ -204,7 +204,7 @@ impl RestoreArguments {
 }
 
 /// Ends with 1 if something is wrong.
-pub fn store(arguments: &StoreArguments) -> anyhow::Result<u8> {
+pub(crate) fn store(arguments: &StoreArguments) -> anyhow::Result<u8> {
     match &arguments.what {
         What::Check {
             backup: Some(file), ..

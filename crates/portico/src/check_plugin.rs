@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Where the plugin listens.
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
@@ -70,7 +70,7 @@ fn parse_node(text: &str) -> Result<Node, String> {
 }
 
 /// Prints a line for each step; an error if one failed.
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let report = crate::runtime()?.block_on(check(arguments))?;
     crate::print(&report.to_string());
     match report.failed().count() {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// For somebody who waits at a terminal.
+/// Limits for a command whose user waits at a terminal.
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(60);
 
@@ -21,7 +21,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 #[derive(Args, Clone, Debug)]
 #[command(rename_all = "kebab-case")]
 #[group(id = "access")]
-pub struct Access {
+pub(crate) struct Access {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -29,14 +29,14 @@ pub struct Access {
 
 impl Access {
     /// The certificates by which the API server is known, DER.
-    pub async fn authority(&self) -> anyhow::Result<Vec<Vec<u8>>> {
+    pub(crate) async fn authority(&self) -> anyhow::Result<Vec<Vec<u8>>> {
         Ok(access::config(self.kubeconfig.as_deref())
             .await?
             .root_cert
             .unwrap_or_default())
     }
 
-    pub async fn reader(&self) -> anyhow::Result<Reader> {
+    pub(crate) async fn reader(&self) -> anyhow::Result<Reader> {
         let mut config = access::config(self.kubeconfig.as_deref()).await?;
         (config.connect_timeout, config.read_timeout) = (Some(CONNECT), Some(ANSWER));
         Ok(Reader {
@@ -47,14 +47,14 @@ impl Access {
 }
 
 /// The same server, without anybody's credentials.
-pub async fn anonymous(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+pub(crate) async fn anonymous(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     let mut config = access::config(kubeconfig).await?;
     config.auth_info = AuthInfo::default();
     Ok(Client::try_from(config)?)
 }
 
 /// Reads as the client, or as somebody whose credentials came along.
-pub struct Reader {
+pub(crate) struct Reader {
     pub client: Client,
     pub authorization: Option<HeaderValue>,
 }
@@ -66,14 +66,14 @@ struct List<T> {
 
 impl Reader {
     /// Whatever the answer is.
-    pub async fn get(&self, path: &str) -> anyhow::Result<http::Response<Body>> {
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<http::Response<Body>> {
         Ok(self
             .client
             .send(self.request("GET", path, Body::empty())?)
             .await?)
     }
 
-    pub async fn list<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
+    pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
         let list: kube::Result<List<T>> = self
             .client
             .request(self.request("GET", path, Vec::new())?)
@@ -85,13 +85,16 @@ impl Reader {
     }
 
     /// Nothing where the API server does not have the kind.
-    pub async fn list_if_known<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
+    pub(crate) async fn list_if_known<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> anyhow::Result<Vec<T>> {
         let list: Option<List<T>> = self.find(path).await?;
         Ok(list.map(|list| list.items).unwrap_or_default())
     }
 
     /// `None` where it is not there.
-    pub async fn find<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Option<T>> {
+    pub(crate) async fn find<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Option<T>> {
         match self
             .client
             .request(self.request("GET", path, Vec::new())?)
@@ -105,7 +108,7 @@ impl Reader {
 
     /// Makes an object what it should be, by server-side apply; the object as it is then. `more`
     /// are further parameters: `dryRun=All`.
-    pub async fn apply(
+    pub(crate) async fn apply(
         &self,
         path: &str,
         manager: &str,
@@ -130,7 +133,7 @@ impl Reader {
 
     /// Creates an object, or asks something that is answered by one. Says what the API server says,
     /// with its code.
-    pub async fn create(&self, path: &str, object: &Value) -> Result<Value, kube::Error> {
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Value, kube::Error> {
         let mut request = self
             .request(
                 "POST",
@@ -145,7 +148,7 @@ impl Reader {
     }
 
     /// Whether it was there.
-    pub async fn delete(&self, path: &str) -> anyhow::Result<bool> {
+    pub(crate) async fn delete(&self, path: &str) -> anyhow::Result<bool> {
         match self
             .client
             .request::<Value>(self.request("DELETE", path, Vec::new())?)
@@ -170,7 +173,7 @@ impl Reader {
 }
 
 /// What the API server said, without the object that it said it in.
-pub fn plain(error: kube::Error) -> anyhow::Error {
+pub(crate) fn plain(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => {
             anyhow::Error::msg(status.message)

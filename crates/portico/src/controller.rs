@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case", args_conflicts_with_subcommands = true)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     pub task: Option<Task>,
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
@@ -91,7 +91,7 @@ pub struct Arguments {
 
 /// What there is to do beside running.
 #[derive(Subcommand)]
-pub enum Task {
+pub(crate) enum Task {
     /// Check whether a plugin keeps the contract of providers: a line for each step, and an error
     /// if one failed.
     CheckPlugin(check_plugin::Arguments),
@@ -122,8 +122,8 @@ struct Election {
 }
 
 impl Default for Election {
-    fn default() -> Election {
-        Election {
+    fn default() -> Self {
+        Self {
             leader_elect: true,
             leader_elect_lease_duration: Duration::from_secs(15),
             leader_elect_renew_deadline: Duration::from_secs(10),
@@ -148,7 +148,7 @@ struct Selected {
     balancers: bool,
 }
 
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).ok_or_else(|| "not a duration, write it as 90s or 10m".to_owned())
 }
 
@@ -162,7 +162,7 @@ fn parse_object(text: &str) -> Result<(String, String), String> {
 }
 
 /// Work until SIGINT or SIGTERM, or with `--release` until there is nothing left to take back.
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut selected = selected(&arguments.controllers)?;
     if arguments.release {
         // The others would not end by themselves.
@@ -280,7 +280,7 @@ async fn run_selected(
 }
 
 /// The endpoint-slice controller, alone or in turns with others.
-pub async fn run_endpoints(
+pub(crate) async fn run_endpoints(
     cluster: Cluster,
     leader_elect: bool,
     write_endpoints: bool,
@@ -294,7 +294,7 @@ pub async fn run_endpoints(
 }
 
 /// Health checks of endpoints, alone or in turns with others.
-pub async fn run_health(
+pub(crate) async fn run_health(
     cluster: Cluster,
     leader_elect: bool,
     ranges: Ranges,
@@ -391,7 +391,7 @@ async fn run_balancers(
 }
 
 impl Election {
-    /// Works while the lease is held, or at once where nobody else could.
+    /// Works while the lease is held, or at once where the election is turned off.
     async fn run<W: Future<Output = ()>>(
         &self,
         client: Client,

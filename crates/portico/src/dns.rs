@@ -5,7 +5,7 @@ use crate::signals::Signals;
 use portico_dns::config::Arguments;
 
 /// Answer until SIGINT or SIGTERM.
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     logging::start();
     let config = arguments.resolve()?;
     crate::runtime()?.block_on(async {

@@ -11,20 +11,20 @@ use tokio::net::TcpStream;
 
 const MOST_BYTES: usize = 64 << 20;
 
-pub struct Answer {
+pub(crate) struct Answer {
     pub code: u16,
     pub body: String,
 }
 
-pub async fn get(at: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Answer> {
+pub(crate) async fn get(at: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Answer> {
     let asked = async { ask(TcpStream::connect(at).await?, at, path).await };
     tokio::time::timeout(patience, asked)
         .await
         .with_context(|| format!("no answer within {patience:?}"))?
 }
 
-/// Over a connection that somebody else made.
-pub async fn over(
+/// Asks over a connection that is open already.
+pub(crate) async fn over(
     stream: TcpStream,
     at: SocketAddr,
     path: &str,

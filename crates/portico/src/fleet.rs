@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Which Services: those of a namespace, or all.
-pub type Scope<'a> = Option<&'a str>;
+pub(crate) type Scope<'a> = Option<&'a str>;
 
 /// Reports are read last, so that what they should have reached is older than they are.
-pub async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
+pub(crate) async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
     let mut fleet = Fleet::default();
     read_again(reader, scope, &mut fleet).await?;
     Ok(fleet)
@@ -30,7 +30,7 @@ pub async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
 
 /// Reads everything again into what was read before, by which it is seen which nodes have reported
 /// since.
-pub async fn read_again(
+pub(crate) async fn read_again(
     reader: &Reader,
     scope: Scope<'_>,
     fleet: &mut Fleet,
@@ -54,11 +54,11 @@ pub async fn read_again(
 }
 
 /// For a node whose report is late: so long is waited for it at most.
-pub const LONGEST_DOUBT: Duration = Duration::from_secs(2);
+pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(2);
 
 /// Reads the fleet; where a report is late, once more after the time in which it comes if the node
 /// lives. In a large cluster, where that takes long, the clocks decide.
-pub async fn read_beyond_doubt(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
+pub(crate) async fn read_beyond_doubt(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
     let mut fleet = read(reader, scope).await?;
     let doubt = fleet.doubt(Timestamp::now());
     if let Some(wait) = doubt.filter(|wait| *wait <= LONGEST_DOUBT) {
@@ -76,7 +76,7 @@ where
 }
 
 /// The path of a list: `/api/v1/namespaces/shop/services` or `/api/v1/services`.
-pub fn path(api: &str, scope: Scope<'_>, plural: &str) -> String {
+pub(crate) fn path(api: &str, scope: Scope<'_>, plural: &str) -> String {
     match scope {
         Some(namespace) => format!("{api}/namespaces/{namespace}/{plural}"),
         None => format!("{api}/{plural}"),
@@ -85,7 +85,7 @@ pub fn path(api: &str, scope: Scope<'_>, plural: &str) -> String {
 
 /// What happened at the API server.
 #[derive(Clone, Debug)]
-pub enum News {
+pub(crate) enum News {
     /// A list begins. What it has counts when it is complete.
     ListBegins(Kind),
     Listed(Object),
@@ -97,7 +97,7 @@ pub enum News {
 
 /// The fleet as a watch keeps it.
 #[derive(Clone, Debug, Default)]
-pub struct WatchedFleet {
+pub(crate) struct WatchedFleet {
     pub fleet: Fleet,
     /// Why what is known may be old.
     pub trouble: Option<String>,
@@ -107,7 +107,7 @@ pub struct WatchedFleet {
 
 impl WatchedFleet {
     /// Came now. Says whether there is anything new to show.
-    pub fn apply(&mut self, news: News, clock: Timestamp) -> bool {
+    pub(crate) fn apply(&mut self, news: News, clock: Timestamp) -> bool {
         match news {
             News::ListBegins(kind) => {
                 self.lists.insert(kind, Vec::new());
@@ -127,18 +127,18 @@ impl WatchedFleet {
     }
 
     /// All lists are there but that of Leases, which an API server need not have.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         Kind::ALL
             .iter()
             .all(|kind| *kind == Kind::Lease || self.complete.contains(kind))
     }
 }
 
-pub type AllNews = SelectAll<BoxStream<'static, News>>;
+pub(crate) type AllNews = SelectAll<BoxStream<'static, News>>;
 
-/// Everything that is there, and what happens from then on. The watches are made again when they
+/// Lists everything, and follows what happens from then on. The watches are made again when they
 /// end, so the stream does not end.
-pub fn follow(client: &Client) -> AllNews {
+pub(crate) fn follow(client: &Client) -> AllNews {
     let all = watcher::Config::default;
     select_all([
         news::<Service>(Api::all(client.clone()), all(), Kind::Service).boxed(),

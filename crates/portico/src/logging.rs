@@ -5,12 +5,12 @@ use portico_node::config::Logging;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-pub fn start() {
+pub(crate) fn start() {
     start_with(Logging::default());
 }
 
-/// As the flags of Kubernetes programs choose it; `PORTICO_LOG` has the last word.
-pub fn start_with(logging: Logging) {
+/// Starts logging as the flags of Kubernetes programs choose it; `PORTICO_LOG` overrides them.
+pub(crate) fn start_with(logging: Logging) {
     let level = match logging.verbosity {
         0..4 => "info",
         4..6 => "debug",

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 #[derive(Args, Clone, Default)]
 #[command(rename_all = "kebab-case")]
 #[group(id = "machine")]
-pub struct Machine {
+pub(crate) struct Machine {
     /// The addresses of this machine for other nodes, InternalIPs of its Node [default: the one
     /// that the API server knows].
     #[arg(long, value_name = "IP,...", value_delimiter = ',')]
@@ -24,13 +24,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn is_described(&self) -> bool {
+    pub(crate) fn is_described(&self) -> bool {
         !self.node_address.is_empty()
             || !self.node_external_address.is_empty()
             || self.provider_id.is_some()
     }
 
-    pub fn spec(&self) -> Value {
+    pub(crate) fn spec(&self) -> Value {
         match &self.provider_id {
             Some(id) => json!({"providerID": id}),
             None => json!({}),
@@ -38,7 +38,7 @@ impl Machine {
     }
 
     /// `own` is its address if none is given; `reason` and `message` are for its condition.
-    pub fn status(&self, name: &str, own: IpAddr, [reason, message]: [&str; 2]) -> Value {
+    pub(crate) fn status(&self, name: &str, own: IpAddr, [reason, message]: [&str; 2]) -> Value {
         let own = match self.node_address.as_slice() {
             [] => &[own],
             given => given,
@@ -56,9 +56,9 @@ impl Machine {
     }
 }
 
-/// The kubelet's field is the one that everybody looks at, so it has the version of this program,
-/// as that of Kubernetes which it stands for.
-pub fn node_info() -> Value {
+/// The kubelet's field is the one that all tools show, so it has the version of this program, as
+/// that of Kubernetes which it stands for.
+pub(crate) fn node_info() -> Value {
     let read = |path: &str| {
         let text = fs::read_to_string(path).unwrap_or_default();
         text.trim().to_owned()

@@ -118,14 +118,14 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// What somebody asked to see. That nobody reads it any more (`| head`) is no trouble.
+/// Prints the output of a command. A closed pipe (`| head`) is no error.
 fn print(text: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Trouble of a command that somebody waits for, in a sentence instead of a line of a log.
+/// Prints the error of an interactive command as a sentence, where a daemon would log it.
 fn say(result: anyhow::Result<()>) -> anyhow::Result<()> {
     if let Err(error) = &result {
         eprintln!("portico: {}", chain(error.as_ref()));

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 /// Do what was asked for: forward until SIGINT or SIGTERM, or something short.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let loaded = config::load(arguments);
     logging::start_with(
         loaded

@@ -9,7 +9,7 @@ use std::fmt;
 const GAP: &str = "   ";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     #[default]
     #[value(alias = "text")]
     Table,
@@ -21,7 +21,7 @@ pub enum Format {
 /// For `#[command(flatten)]`.
 #[derive(Args, Clone, Copy, Debug)]
 #[group(id = "output-format")]
-pub struct Output {
+pub(crate) struct Output {
     /// For people, or for programs.
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Format,
@@ -29,7 +29,7 @@ pub struct Output {
 
 impl Output {
     /// The value as it is asked for; people see it as it displays itself. Ends with a line's end.
-    pub fn render<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<String> {
+    pub(crate) fn render<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<String> {
         let text = match self.output {
             Format::Table | Format::Wide => value.to_string(),
             Format::Json => serde_json::to_string_pretty(value)?,
@@ -39,7 +39,7 @@ impl Output {
     }
 
     /// Onto the standard output.
-    pub fn print<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<()> {
+    pub(crate) fn print<T: Serialize + fmt::Display>(self, value: &T) -> anyhow::Result<()> {
         crate::print(&self.render(value)?);
         Ok(())
     }
@@ -48,20 +48,20 @@ impl Output {
 /// Columns as wide as they need to be. Cells that are empty are shown as `-`, so that every row has
 /// all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub(crate) struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Table {
-        Table {
+    pub(crate) fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Self {
+        Self {
             head: head.into_iter().map(str::to_uppercase).collect(),
             rows: Vec::new(),
         }
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(
             cells
                 .into_iter()

@@ -18,7 +18,7 @@ const CANNOT_TELL: u8 = 3;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct Arguments {
 
 /// 0 where all is well, 1 where something is wrong and traffic flows, 2 where it does not, 3 where
 /// that cannot be told.
-pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     let status = crate::runtime()?.block_on(look(arguments));
     let status = match status {
         Ok(status) => status,

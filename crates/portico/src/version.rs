@@ -7,7 +7,7 @@ use std::fmt;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     output: Output,
 }
@@ -21,7 +21,7 @@ struct Version {
     architecture: &'static str,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.output.print(&Version {
         portico: env!("CARGO_PKG_VERSION"),
         kubernetes: portico_apiserver::kubernetes_version(),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ impl Settings {
     }
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         None => {
             logging::start();
@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 Ok(())
             })
         }
-        // Somebody waits for these.
+        // These commands print an answer and end; the others run as a daemon.
         Some(Command::Status { settings, output }) => crate::say(status(settings, *output)),
         Some(Command::Manifest {
             settings,

@@ -9,7 +9,7 @@ pub mod proto;
 mod quantity;
 mod scalar;
 pub mod stored;
-pub mod time;
+pub(crate) mod time;
 
 pub use conform::{TypeError, conform};
 

@@ -10,6 +10,7 @@ const START: &[u8] = b"{\"metadata\":{";
 
 /// Stored bytes that are not what `store` writes.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum Damaged {
     #[error("the stored object is not JSON")]
     Json(#[from] serde_json::Error),

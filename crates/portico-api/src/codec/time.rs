@@ -3,7 +3,7 @@
 
 /// A moment: seconds since 1970 and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment {
+pub(crate) struct Moment {
     pub seconds: i64,
     pub nanos: u32,
 }
@@ -15,29 +15,29 @@ const EARLIEST: i64 = -62_167_219_200;
 const LATEST: i64 = 253_402_300_799;
 
 impl Moment {
-    pub fn is_zero(self) -> bool {
+    pub(crate) fn is_zero(self) -> bool {
         self.seconds == ZERO && self.nanos == 0
     }
 
     /// Lies in the years that can be written with four digits.
-    pub fn is_writable(self) -> bool {
+    pub(crate) fn is_writable(self) -> bool {
         (EARLIEST..=LATEST).contains(&self.seconds)
     }
 
     /// RFC 3339 with any number of fractional digits and any offset.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (moment, _) = parse(text)?;
         Some(moment)
     }
 
     /// RFC 3339 with exactly six fractional digits.
-    pub fn parse_micro(text: &str) -> Option<Self> {
+    pub(crate) fn parse_micro(text: &str) -> Option<Self> {
         let (moment, digits) = parse(text)?;
         (digits == 6).then_some(moment)
     }
 
     /// `2026-01-31T12:00:00Z`, the form of `metav1.Time`.
-    pub fn to_seconds(self) -> String {
+    pub(crate) fn to_seconds(self) -> String {
         let (year, month, day) = civil(self.seconds.div_euclid(86_400));
         let second = self.seconds.rem_euclid(86_400);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
@@ -45,7 +45,7 @@ impl Moment {
     }
 
     /// `2026-01-31T12:00:00.000000Z`, the form of `metav1.MicroTime`.
-    pub fn to_micros(self) -> String {
+    pub(crate) fn to_micros(self) -> String {
         let seconds = self.to_seconds();
         format!(
             "{}.{:06}Z",

@@ -1,5 +1,5 @@
-//! Address blocks: who has which addresses of one small network. Controllers write them with the
-//! version they have read, so that an address is never given twice.
+//! Address blocks: which Service has which addresses of one small network. Controllers write them
+//! with the version they have read, so that an address is never given twice.
 
 use super::ranges::{self, Range};
 use super::{Column, Info, Kind, checks, table};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-pub struct AddressBlock;
+pub(super) struct AddressBlock;
 
 static INFO: Info = Info {
     group: "portico.dev",

@@ -1,4 +1,5 @@
-//! Address pools: addresses for load balancers, who may have them, and how they are announced.
+//! Address pools: addresses for load balancers, which Services may have them, and how they are
+//! announced.
 
 use super::{Column, Info, Kind, checks, metadata, ranges, table};
 use crate::field::{Error, Errors, Path};
@@ -12,7 +13,7 @@ const MOST_RANGES: usize = 256;
 const WAYS: &[&str] = &["Layer2", "BGP"];
 const KNOWN_COMMUNITIES: &[&str] = &["no-export", "no-advertise", "no-export-subconfed"];
 
-pub struct AddressPool;
+pub(super) struct AddressPool;
 
 static INFO: Info = Info {
     group: "portico.dev",
@@ -89,7 +90,7 @@ impl Kind for AddressPool {
         errors
     }
 
-    /// As for every custom resource in Kubernetes.
+    /// Does what Kubernetes does for every custom resource.
     fn prepare_status_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
         object::copy_key(old, new, "spec");
         metadata::keep_chosen(new, old);

@@ -7,7 +7,7 @@ use crate::{names, object};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr};
 
-pub struct BgpPeer;
+pub(super) struct BgpPeer;
 
 static INFO: Info = Info {
     group: "portico.dev",

@@ -5,8 +5,8 @@ use crate::{names, object};
 use serde_json::{Map, Value};
 use std::net::IpAddr;
 
-/// One error for each message.
-pub fn invalid_all(path: &Path, value: &str, messages: Vec<String>) -> Errors {
+/// Makes an error of each message.
+pub(crate) fn invalid_all(path: &Path, value: &str, messages: Vec<String>) -> Errors {
     messages
         .into_iter()
         .map(|message| Error::invalid(path, value, message))
@@ -14,7 +14,7 @@ pub fn invalid_all(path: &Path, value: &str, messages: Vec<String>) -> Errors {
 }
 
 /// A map of labels: keys and values.
-pub fn labels(map: &Value, path: &Path) -> Errors {
+pub(crate) fn labels(map: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     for (key, value) in map.as_object().into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
@@ -25,7 +25,7 @@ pub fn labels(map: &Value, path: &Path) -> Errors {
 }
 
 /// A selector in its object form: `matchLabels` and `matchExpressions`.
-pub fn label_selector(selector: &Value, path: &Path) -> Errors {
+pub(crate) fn label_selector(selector: &Value, path: &Path) -> Errors {
     let mut errors = labels(
         object::at(selector, "matchLabels"),
         &path.child("matchLabels"),
@@ -80,7 +80,7 @@ fn selector_expression(expression: &Value, path: &Path) -> Errors {
 }
 
 /// A word of a fixed set, required.
-pub fn word(value: &str, path: &Path, words: &[&str]) -> Errors {
+pub(crate) fn word(value: &str, path: &Path, words: &[&str]) -> Errors {
     match value {
         "" => vec![Error::required(path, "")],
         given => given_word(given, path, words),
@@ -88,7 +88,7 @@ pub fn word(value: &str, path: &Path, words: &[&str]) -> Errors {
 }
 
 /// A word of a fixed set that need not be given: an empty one was given, and is none of the set.
-pub fn given_word(value: &str, path: &Path, words: &[&str]) -> Errors {
+pub(crate) fn given_word(value: &str, path: &Path, words: &[&str]) -> Errors {
     if words.contains(&value) {
         Errors::new()
     } else {
@@ -96,12 +96,12 @@ pub fn given_word(value: &str, path: &Path, words: &[&str]) -> Errors {
     }
 }
 
-pub fn protocol(value: &str, path: &Path) -> Errors {
+pub(crate) fn protocol(value: &str, path: &Path) -> Errors {
     word(value, path, &["TCP", "UDP", "SCTP"])
 }
 
 /// An optional application protocol.
-pub fn app_protocol(port: &Value, path: &Path) -> Errors {
+pub(crate) fn app_protocol(port: &Value, path: &Path) -> Errors {
     match port.get("appProtocol").and_then(Value::as_str) {
         Some(name) => invalid_all(
             &path.child("appProtocol"),
@@ -113,7 +113,7 @@ pub fn app_protocol(port: &Value, path: &Path) -> Errors {
 }
 
 /// An optional DNS label.
-pub fn dns_label(object: &Value, key: &str, path: &Path) -> Errors {
+pub(crate) fn dns_label(object: &Value, key: &str, path: &Path) -> Errors {
     match object.get(key).and_then(Value::as_str) {
         Some(name) => invalid_all(&path.child(key), name, names::dns_label(name, false)),
         None => Errors::new(),
@@ -121,7 +121,7 @@ pub fn dns_label(object: &Value, key: &str, path: &Path) -> Errors {
 }
 
 /// An optional name of a node or another object with a DNS name.
-pub fn dns_subdomain(object: &Value, key: &str, path: &Path) -> Errors {
+pub(crate) fn dns_subdomain(object: &Value, key: &str, path: &Path) -> Errors {
     match object.get(key).and_then(Value::as_str) {
         Some(name) => invalid_all(&path.child(key), name, names::dns_subdomain(name, false)),
         None => Errors::new(),
@@ -129,7 +129,7 @@ pub fn dns_subdomain(object: &Value, key: &str, path: &Path) -> Errors {
 }
 
 /// The value must be the one it was.
-pub fn immutable(new: &Value, old: &Value, path: &Path) -> Errors {
+pub(crate) fn immutable(new: &Value, old: &Value, path: &Path) -> Errors {
     if new == old {
         Errors::new()
     } else {
@@ -137,12 +137,12 @@ pub fn immutable(new: &Value, old: &Value, path: &Path) -> Errors {
     }
 }
 
-pub fn address(text: &str, path: &Path) -> Errors {
+pub(crate) fn address(text: &str, path: &Path) -> Errors {
     invalid_all(path, text, names::address(text).err().into_iter().collect())
 }
 
 /// An address that can serve: not unspecified, loopback or link-local.
-pub fn endpoint_address(text: &str, path: &Path) -> Errors {
+pub(crate) fn endpoint_address(text: &str, path: &Path) -> Errors {
     match names::address(text) {
         Err(message) => vec![Error::invalid(path, text, message)],
         Ok(ip) => invalid_all(path, text, unfit(ip)),
@@ -181,7 +181,7 @@ fn unfit(ip: IpAddr) -> Vec<String> {
 }
 
 /// A warning for an IPv6 address that is not written in its canonical form.
-pub fn address_warning(text: &str, path: &Path) -> Option<String> {
+pub(crate) fn address_warning(text: &str, path: &Path) -> Option<String> {
     match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(ip)) if ip.to_string() != text => Some(format!(
             "{path}: IPv6 address {text:?} should be in RFC 5952 canonical format (\"{ip}\")"
@@ -191,7 +191,7 @@ pub fn address_warning(text: &str, path: &Path) -> Option<String> {
 }
 
 /// Addresses of which there may be one per family: `podIPs`, `hostIPs`.
-pub fn one_per_family(items: &[Value], path: &Path) -> Errors {
+pub(crate) fn one_per_family(items: &[Value], path: &Path) -> Errors {
     let texts: Vec<&str> = items.iter().map(|item| object::text(item, "ip")).collect();
     let mut errors: Errors = texts
         .iter()
@@ -210,13 +210,13 @@ pub fn one_per_family(items: &[Value], path: &Path) -> Errors {
 }
 
 /// Exactly one IPv4 and one IPv6 address.
-pub fn is_pair(addresses: impl Iterator<Item = IpAddr>) -> bool {
+pub(crate) fn is_pair(addresses: impl Iterator<Item = IpAddr>) -> bool {
     let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.partition(IpAddr::is_ipv4);
     v4.len() == 1 && v6.len() == 1
 }
 
 /// A network in CIDR notation, strictly: no leading zeros, no host bits.
-pub fn cidr(text: &str) -> Result<IpAddr, &'static str> {
+pub(crate) fn cidr(text: &str) -> Result<IpAddr, &'static str> {
     const WRONG: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     let (ip, length) = text.split_once('/').ok_or(WRONG)?;
     let bits: u32 = match length.bytes().all(|b| b.is_ascii_digit()) {
@@ -249,7 +249,7 @@ pub fn cidr(text: &str) -> Result<IpAddr, &'static str> {
 }
 
 /// A key in the data of a ConfigMap or Secret.
-pub fn data_key(key: &str) -> Vec<String> {
+pub(crate) fn data_key(key: &str) -> Vec<String> {
     let good = !key.is_empty()
         && key
             .bytes()
@@ -276,7 +276,7 @@ pub fn data_key(key: &str) -> Vec<String> {
 }
 
 /// The value of a quantity such as `100m` or `1Gi`.
-pub fn quantity(value: &Value) -> Option<f64> {
+pub(crate) fn quantity(value: &Value) -> Option<f64> {
     let number;
     let text = match value {
         Value::String(text) => text.as_str(),
@@ -313,7 +313,7 @@ pub fn quantity(value: &Value) -> Option<f64> {
 }
 
 /// Set a default where the field is absent or has its zero value.
-pub fn fill(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+pub(crate) fn fill(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map
         .get(key)
         .is_none_or(|old| old.is_null() || old == "" || old == 0)
@@ -323,14 +323,17 @@ pub fn fill(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
 }
 
 /// Set a default where the field is absent: one that tells its zero value from absence.
-pub fn fill_absent(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+pub(crate) fn fill_absent(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), value.into());
     }
 }
 
 /// The items of a list, to be changed.
-pub fn items_mut<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+pub(crate) fn items_mut<'a>(
+    object: &'a mut Value,
+    key: &str,
+) -> impl Iterator<Item = &'a mut Value> {
     object
         .get_mut(key)
         .and_then(Value::as_array_mut)
@@ -340,7 +343,7 @@ pub fn items_mut<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &
 
 /// A plural field and its older singular are kept in step: the singular wins where both are given
 /// and differ.
-pub fn in_step(map: &mut Map<String, Value>, single: &str, plural: &str, key: Option<&str>) {
+pub(crate) fn in_step(map: &mut Map<String, Value>, single: &str, plural: &str, key: Option<&str>) {
     let first = |item: &Value| key.map_or(Some(item), |key| item.get(key)).cloned();
     let list_first = map
         .get(plural)

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// The most bytes that a ConfigMap or Secret may hold.
 pub(super) const MOST_BYTES: usize = 1 << 20;
 
-pub struct ConfigMap;
+pub(super) struct ConfigMap;
 
 static INFO: Info = Info {
     group: "",

@@ -12,7 +12,7 @@ const MOST_ADDRESSES: usize = 100;
 const MOST_PORTS: usize = 20000;
 const MOST_HINTS: usize = 8;
 
-pub struct EndpointSlice;
+pub(super) struct EndpointSlice;
 
 static INFO: Info = Info {
     group: "discovery.k8s.io",

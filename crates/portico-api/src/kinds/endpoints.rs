@@ -7,7 +7,7 @@ use crate::gates::Gates;
 use crate::{names, object};
 use serde_json::Value;
 
-pub struct Endpoints;
+pub(super) struct Endpoints;
 
 static INFO: Info = Info {
     group: "",

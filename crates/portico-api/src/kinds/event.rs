@@ -9,16 +9,16 @@ use crate::gates::Gates;
 use crate::{names, object};
 use serde_json::Value;
 
-pub struct Event {
+pub(super) struct Event {
     info: &'static Info,
     strict: bool,
 }
 
-pub const CORE: Event = Event {
+pub(super) const CORE: Event = Event {
     info: &CORE_INFO,
     strict: false,
 };
-pub const EVENTS: Event = Event {
+pub(super) const EVENTS: Event = Event {
     info: &EVENTS_INFO,
     strict: true,
 };

@@ -1,4 +1,4 @@
-//! Leases: who leads, and until when.
+//! Leases: the holder of an election, and until when it holds it.
 
 use super::{Column, Info, Kind, table};
 use crate::field::{Error, Errors, Path};
@@ -6,7 +6,7 @@ use crate::gates::Gates;
 use crate::object;
 use serde_json::Value;
 
-pub struct Lease;
+pub(super) struct Lease;
 
 static INFO: Info = Info {
     group: "coordination.k8s.io",

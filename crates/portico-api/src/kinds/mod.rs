@@ -4,7 +4,7 @@
 mod address_block;
 mod address_pool;
 mod bgp_peer;
-pub mod checks;
+pub(crate) mod checks;
 mod config_map;
 mod endpoint_slice;
 mod endpoints;
@@ -20,7 +20,7 @@ mod rbac;
 mod secret;
 mod service_account;
 mod service_cidr;
-pub mod table;
+pub(crate) mod table;
 
 use crate::field::Errors;
 use crate::gates::Gates;
@@ -60,13 +60,21 @@ pub fn all() -> Vec<Box<dyn Kind>> {
 /// object.
 #[derive(Debug)]
 pub struct Info {
+    /// The API group; empty for the core group.
     pub group: &'static str,
+    /// The version that is served.
     pub version: &'static str,
+    /// The name of the kind, such as `Service`.
     pub kind: &'static str,
+    /// The resource in paths, such as `services`.
     pub plural: &'static str,
+    /// The name for one object, such as `service`.
     pub singular: &'static str,
+    /// Short names for kubectl, such as `svc`.
     pub short_names: &'static [&'static str],
+    /// The groups of kubectl to which it belongs, such as `all`.
     pub categories: &'static [&'static str],
+    /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// Has a `status` subresource.
     pub status: bool,
@@ -88,6 +96,7 @@ pub struct Info {
     pub delete_returns_object: bool,
     /// The fields that a field selector may name, besides `metadata.name` and `metadata.namespace`.
     pub selectable_fields: &'static [&'static str],
+    /// What `kubectl get` shows, in this order.
     pub columns: &'static [Column],
     /// A text for the `Warning` header of every request for this kind.
     pub deprecation: Option<&'static str>,
@@ -95,7 +104,7 @@ pub struct Info {
 
 impl Info {
     /// What most kinds have; a kind fills in its names and says where it differs.
-    pub const USUAL: Info = Info {
+    pub const USUAL: Self = Self {
         group: "",
         version: "v1",
         kind: "",
@@ -118,6 +127,7 @@ impl Info {
         deprecation: None,
     };
 
+    /// The kind as errors of the API name it.
     pub fn subject(&self) -> Subject<'static> {
         Subject {
             group: self.group,
@@ -138,17 +148,24 @@ impl Info {
 /// A column of a Table, as `kubectl get` prints it. Priority 0 is always shown, 1 with `-o wide`.
 #[derive(Debug)]
 pub struct Column {
+    /// The title of the column.
     pub name: &'static str,
+    /// The OpenAPI type: `string`, `integer`, `date`.
     pub kind: &'static str,
+    /// The OpenAPI format; `name` for the object's name, else empty.
     pub format: &'static str,
+    /// What the column shows.
     pub description: &'static str,
+    /// 0 for a column that is always shown, 1 for one with `-o wide`.
     pub priority: u8,
 }
 
 /// Something of which there is only one, that an object can own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Claim {
+    /// A cluster IP.
     Address(IpAddr),
+    /// A node port, whatever its protocol.
     NodePort(u16),
     /// A node port in the port space of this PortPartition.
     PartitionPort(Arc<str>, u16),
@@ -157,13 +174,17 @@ pub enum Claim {
 /// What an object takes and gives back in the transaction that stores it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Claims {
+    /// What has to be free, and is owned afterwards.
     pub take: Vec<Claim>,
+    /// What is given up.
     pub free: Vec<Claim>,
 }
 
 /// What allocation may ask: is this owned, and a random number.
 pub trait Pool {
+    /// Whether another Service has it.
     fn is_taken(&self, claim: &Claim) -> bool;
+    /// A random number, from any source: the pure part has none.
     fn random(&mut self) -> u64;
 }
 
@@ -172,6 +193,7 @@ pub trait Pool {
 /// `validate_update`; for the status `to_stored`, `default`, `prepare_status_update`,
 /// `validate_status_update`; and `from_stored` on the way out.
 pub trait Kind: Send + Sync {
+    /// The names under which the kind is served.
     fn info(&self) -> &'static Info;
 
     /// The kind whose spelling is stored, for a kind that is another view of the same objects.
@@ -197,6 +219,8 @@ pub trait Kind: Send + Sync {
 
     /// Turn a stored object into what this kind shows, after everything else is done with it. All
     /// other methods see the stored form.
+    /// The object as clients of this kind see it.
+    /// The object as clients of this kind see it.
     #[expect(
         clippy::wrong_self_convention,
         reason = "the pair of `to_stored`; the kind is not what is made"
@@ -231,7 +255,7 @@ pub trait Kind: Send + Sync {
         Ok(Claims::default())
     }
 
-    /// Everything an object owns, given back when it is deleted.
+    /// Returns everything that an object owns, which is given back when it is deleted.
     fn owned(&self, _object: &Value) -> Vec<Claim> {
         Vec::new()
     }
@@ -262,6 +286,7 @@ pub trait Kind: Send + Sync {
         }
     }
 
+    /// What is wrong with a new object.
     fn validate_create(&self, _object: &Value, _gates: &Gates) -> Errors {
         Errors::new()
     }
@@ -273,6 +298,7 @@ pub trait Kind: Send + Sync {
         }
     }
 
+    /// What is wrong with a change of an object.
     fn validate_update(&self, new: &Value, _old: &Value, gates: &Gates) -> Errors {
         self.validate_create(new, gates)
     }
@@ -282,6 +308,7 @@ pub trait Kind: Send + Sync {
         object::copy_key(old, new, "spec");
     }
 
+    /// What is wrong with a change of the status.
     fn validate_status_update(&self, _new: &Value, _old: &Value, _gates: &Gates) -> Errors {
         Errors::new()
     }

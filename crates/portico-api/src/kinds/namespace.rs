@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 const FINALIZER: &str = "kubernetes";
 
+/// The kind Namespace.
 pub struct Namespace;
 
 static INFO: Info = Info {
@@ -133,6 +134,7 @@ pub fn prepare_finalize(new: &mut Value, old: &Value) {
     object::copy_key(old, new, "status");
 }
 
+/// What is wrong with a write to the subresource `finalize`.
 pub fn validate_finalize(new: &Value) -> Errors {
     let path = Path::new("spec").child("finalizers");
     let finalizers = spec_finalizers(new).enumerate();

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 const ROLE_LABEL: &str = "kubernetes.io/role";
 
-pub struct Node;
+pub(super) struct Node;
 
 static INFO: Info = Info {
     group: "",

@@ -13,7 +13,7 @@ use crate::gates::Gates;
 use crate::{names, object};
 use serde_json::{Value, json};
 
-pub struct Pod;
+pub(super) struct Pod;
 
 static INFO: Info = Info {
     group: "",

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// So many networks and ranges in one partition.
 const MOST_RANGES: usize = 256;
 
-pub struct PortPartition;
+pub(super) struct PortPartition;
 
 static INFO: Info = Info {
     group: "portico.dev",

@@ -85,7 +85,7 @@ pub(super) fn network(text: &str) -> Result<Range, String> {
     })
 }
 
-/// Larger ones are slips of the pen, and nobody could announce them.
+/// Larger ranges are slips of the pen, and could not be announced.
 fn check_size(range: &Range) -> Result<(), String> {
     let most = if range.is_v4 { 1 << 24 } else { 1 << 64 };
     match range.last - range.first {

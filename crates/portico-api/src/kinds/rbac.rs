@@ -9,14 +9,14 @@ use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub struct Role(&'static Info);
+pub(super) struct Role(&'static Info);
 
-pub struct Binding(&'static Info);
+pub(super) struct Binding(&'static Info);
 
-pub const ROLE: Role = Role(&ROLE_INFO);
-pub const CLUSTER_ROLE: Role = Role(&CLUSTER_ROLE_INFO);
-pub const ROLE_BINDING: Binding = Binding(&ROLE_BINDING_INFO);
-pub const CLUSTER_ROLE_BINDING: Binding = Binding(&CLUSTER_ROLE_BINDING_INFO);
+pub(super) const ROLE: Role = Role(&ROLE_INFO);
+pub(super) const CLUSTER_ROLE: Role = Role(&CLUSTER_ROLE_INFO);
+pub(super) const ROLE_BINDING: Binding = Binding(&ROLE_BINDING_INFO);
+pub(super) const CLUSTER_ROLE_BINDING: Binding = Binding(&CLUSTER_ROLE_BINDING_INFO);
 
 static ROLE_INFO: Info = Info {
     columns: ROLE_COLUMNS,

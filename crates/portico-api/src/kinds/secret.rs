@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-pub struct Secret;
+pub(super) struct Secret;
 
 static INFO: Info = Info {
     group: "",

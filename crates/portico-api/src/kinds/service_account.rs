@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 
-pub struct ServiceAccount;
+pub(super) struct ServiceAccount;
 
 static INFO: Info = Info {
     group: "",

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 const IMMUTABLE: &str = "field is immutable";
 
-pub struct ServiceCidr;
+pub(super) struct ServiceCidr;
 
 static INFO: Info = Info {
     group: "networking.k8s.io",

@@ -5,7 +5,7 @@ use crate::codec::time::Moment;
 use crate::object;
 use serde_json::Value;
 
-pub const NAME: Column = Column {
+pub(crate) const NAME: Column = Column {
     name: "Name",
     kind: "string",
     format: "name",
@@ -13,10 +13,10 @@ pub const NAME: Column = Column {
     priority: 0,
 };
 
-pub const AGE: Column = column("Age", "How long ago the object was created.");
+pub(crate) const AGE: Column = column("Age", "How long ago the object was created.");
 
 /// A column that is always shown.
-pub const fn column(name: &'static str, description: &'static str) -> Column {
+pub(crate) const fn column(name: &'static str, description: &'static str) -> Column {
     Column {
         name,
         kind: "string",
@@ -27,7 +27,7 @@ pub const fn column(name: &'static str, description: &'static str) -> Column {
 }
 
 /// A column for `-o wide`.
-pub const fn wide(name: &'static str, description: &'static str) -> Column {
+pub(crate) const fn wide(name: &'static str, description: &'static str) -> Column {
     Column {
         name,
         kind: "string",
@@ -38,12 +38,12 @@ pub const fn wide(name: &'static str, description: &'static str) -> Column {
 }
 
 /// The age of an object.
-pub fn age(object: &Value, now: i64) -> Value {
+pub(crate) fn age(object: &Value, now: i64) -> Value {
     since(object::at(object, "metadata.creationTimestamp"), now).into()
 }
 
 /// How long ago a time stamp was, or `<unknown>`.
-pub fn since(timestamp: &Value, now: i64) -> String {
+pub(crate) fn since(timestamp: &Value, now: i64) -> String {
     match timestamp.as_str().and_then(seconds_since_1970) {
         Some(then) => human_duration(now.saturating_sub(then)),
         None => "<unknown>".to_owned(),
@@ -51,7 +51,7 @@ pub fn since(timestamp: &Value, now: i64) -> String {
 }
 
 /// A duration in two or three significant figures: `5m`, `3d4h`, `2y`.
-pub fn human_duration(seconds: i64) -> String {
+pub(crate) fn human_duration(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     let pair = |whole: i64, unit: &str, rest: i64, rest_unit: &str| match rest {
         0 => format!("{whole}{unit}"),
@@ -73,14 +73,14 @@ pub fn human_duration(seconds: i64) -> String {
 }
 
 /// The seconds of an RFC 3339 time; fractions are cut off, and the year 1 stands for no time.
-pub fn seconds_since_1970(text: &str) -> Option<i64> {
+pub(crate) fn seconds_since_1970(text: &str) -> Option<i64> {
     Moment::parse(text)
         .filter(|moment| !moment.is_zero())
         .map(|moment| moment.seconds)
 }
 
 /// `a,b,c + 2 more...`, or `nothing` for an empty list.
-pub fn short_list(items: &[String], nothing: &str) -> String {
+pub(crate) fn short_list(items: &[String], nothing: &str) -> String {
     const MOST: usize = 3;
     let shown: Vec<&str> = items.iter().take(MOST).map(String::as_str).collect();
     match items.len() {
@@ -91,23 +91,8 @@ pub fn short_list(items: &[String], nothing: &str) -> String {
 }
 
 /// The text, or `instead` where it is empty.
-pub fn or<'a>(text: &'a str, instead: &'a str) -> &'a str {
+pub(crate) fn or<'a>(text: &'a str, instead: &'a str) -> &'a str {
     if text.is_empty() { instead } else { text }
-}
-
-/// `a=1,b=2`, or `<none>`: how a map of labels is printed.
-pub fn labels(map: &Value) -> String {
-    let pairs: Vec<String> = map
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
-    if pairs.is_empty() {
-        "<none>".to_owned()
-    } else {
-        pairs.join(",")
-    }
 }
 
 #[cfg(test)]

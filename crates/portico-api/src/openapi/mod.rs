@@ -19,7 +19,9 @@ use std::hash::Hasher;
 /// `patch`, `delete`, `deletecollection`, `watch`).
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
+    /// The names of the kind.
     pub info: &'a Info,
+    /// The verbs that are served.
     pub verbs: &'a [&'a str],
 }
 
@@ -62,6 +64,7 @@ impl Dialect {
 }
 
 impl Documents {
+    /// The documents for these kinds.
     pub fn build(schema: &Schema, served: &[Served<'_>]) -> Self {
         let v2 = v2(schema, served);
         let mut groups: BTreeMap<String, Vec<Served<'_>>> = BTreeMap::new();

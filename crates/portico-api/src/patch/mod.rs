@@ -1,4 +1,4 @@
-//! Changing an object by a patch, and remembering who set which field.
+//! Changing an object by a patch, and remembering which manager set which field.
 //!
 //! Pure functions on JSON values. They produce the object that a client asked for and no more:
 //! decoding by the schema, defaults, validation and storage are for the caller, who treats the

@@ -24,7 +24,9 @@ pub struct TypeDef {
     pub local: String,
     /// The OpenAPI package: `io.k8s.api.core.v1`.
     pub package: String,
+    /// The description, in the words of the schema file.
     pub doc: String,
+    /// The fields, in the order of the schema file.
     pub fields: Vec<Field>,
     /// Server-side apply treats the whole struct as one value.
     pub atomic: bool,
@@ -32,17 +34,23 @@ pub struct TypeDef {
     pub kind: Option<(String, String, String)>,
 }
 
+/// A field of a type.
 #[derive(Debug)]
 pub struct Field {
+    /// The name in JSON.
     pub name: String,
     /// The protobuf field number; 0 where Kubernetes has none.
     pub number: u32,
+    /// The type of the value.
     pub ty: Type,
+    /// When the field is written.
     pub presence: Presence,
     /// The JSON fields of the struct stand directly in the parent (in protobuf it is a message of
     /// its own).
     pub inline: bool,
+    /// Whether OpenAPI says that it has to be set.
     pub required: bool,
+    /// How server-side apply treats a list.
     pub list: ListKind,
     /// Server-side apply treats the map as one value.
     pub atomic_map: bool,
@@ -56,26 +64,39 @@ pub struct Field {
     /// Another word for a field of the same type: understood in requests, never stored or
     /// documented.
     pub spelling: bool,
+    /// The description, in the words of the schema file.
     pub doc: String,
 }
 
+/// The type of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
+    /// A string.
     String,
+    /// A boolean.
     Bool,
+    /// A number of 32 bits.
     Int32,
+    /// A number of 64 bits.
     Int64,
+    /// A number with a fraction.
     Double,
     /// Base64 in JSON.
     Bytes,
+    /// A number, or a string.
     IntOrString,
+    /// A quantity of Kubernetes, such as `100m`.
     Quantity,
+    /// A time in whole seconds (RFC 3339).
     Time,
+    /// A time in microseconds (RFC 3339).
     MicroTime,
     /// Any JSON, kept as it is.
     Any,
-    List(Box<Type>),
-    Map(Box<Type>),
+    /// A list of values.
+    List(Box<Self>),
+    /// A map with strings as keys.
+    Map(Box<Self>),
     /// A struct by the name of its `TypeDef`.
     Object(String),
 }
@@ -91,18 +112,23 @@ pub enum Presence {
     Always,
 }
 
+/// How server-side apply treats a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ListKind {
+    /// As one value.
     Atomic,
+    /// As a set of plain values.
     Set,
     /// Items are known by these keys.
     Map(Vec<String>),
 }
 
+/// How a strategic merge patch treats a list or struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatchStrategy {
     /// The merge key of a list of objects; `None` for a list of plain values.
     pub key: Option<String>,
+    /// Whether fields that the patch does not name are removed (`retainKeys`).
     pub retain_keys: bool,
 }
 
@@ -114,6 +140,7 @@ pub fn schema() -> &'static Schema {
 }
 
 impl Schema {
+    /// The type with this name.
     pub fn get(&self, name: &str) -> Option<&TypeDef> {
         self.types.get(name)
     }

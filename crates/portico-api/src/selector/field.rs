@@ -94,8 +94,8 @@ impl FieldSelector {
     }
 }
 
-/// The one name that a field selector leaves, whatever the kind: who may read that object alone may
-/// ask for it so. Nothing where the text is no selector or the value no name.
+/// The one name that a field selector leaves, whatever the kind: a user who may read only that
+/// object may list it this way. `None` where the text is no selector or the value no name.
 pub fn only_name(text: &str) -> Option<String> {
     let name = split_terms(text)
         .into_iter()

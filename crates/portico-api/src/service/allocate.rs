@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Everything a Service owns. An ExternalName owns nothing, and its node ports are mere data.
-pub fn owned(service: &Service) -> BTreeSet<Claim> {
+pub(crate) fn owned(service: &Service) -> BTreeSet<Claim> {
     let (spec, space) = (&service.spec, PortSpace::of(service));
     let mut claims = BTreeSet::new();
     if spec.has_cluster_ip() {
@@ -51,8 +51,8 @@ pub fn owned(service: &Service) -> BTreeSet<Claim> {
 struct PortSpace(Option<Arc<str>>);
 
 impl PortSpace {
-    fn of(service: &Service) -> PortSpace {
-        PortSpace(service.port_partition().map(Arc::from))
+    fn of(service: &Service) -> Self {
+        Self(service.port_partition().map(Arc::from))
     }
 
     fn claim(&self, port: u16) -> Claim {
@@ -90,7 +90,7 @@ impl PortSpace {
 
 /// Settle addresses and ports of a new or changed Service. Errors are about one field and reported
 /// alone.
-pub fn allocate(
+pub(crate) fn allocate(
     service: &mut Service,
     old_service: Option<&Service>,
     ranges: &Ranges,

@@ -7,7 +7,7 @@ use crate::gates::Gates;
 /// Three hours.
 const AFFINITY_TIMEOUT_SECONDS: i32 = 10800;
 
-pub fn set(service: &mut Service, gates: &Gates) {
+pub(crate) fn set(service: &mut Service, gates: &Gates) {
     let spec = &mut service.spec;
     affinity(spec);
     if spec.type_.is_empty() {
@@ -69,7 +69,7 @@ fn policies(spec: &mut ServiceSpec) {
 }
 
 /// An address without a mode is a VIP (KEP-1860). True if one was filled in.
-pub fn ip_modes(status: &mut ServiceStatus) -> bool {
+pub(crate) fn ip_modes(status: &mut ServiceStatus) -> bool {
     let without = status
         .load_balancer
         .ingress

@@ -4,12 +4,12 @@
 use crate::object;
 use serde_json::{Value, json};
 
-/// Set by whoever makes load balancers, and removed once the balancer is gone.
+/// The finalizer that controllers of load balancers set, and remove once the balancer is gone.
 const LOAD_BALANCER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const CONDITION: &str = "Deleting";
 
 /// A condition for a Service that stays until its load balancer is gone.
-pub fn say_why_it_waits(service: &mut Value) {
+pub(super) fn say_why_it_waits(service: &mut Value) {
     let finalizers: Vec<&str> = object::items(service, "metadata.finalizers")
         .iter()
         .filter_map(Value::as_str)

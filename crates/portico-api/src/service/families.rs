@@ -9,7 +9,7 @@ use crate::field::{Error, Errors, Path};
 use crate::names;
 
 /// Fill in the policy and the families, or say why they cannot be had.
-pub fn settle(
+pub(super) fn settle(
     new: &mut ServiceSpec,
     old: Option<&ServiceSpec>,
     ranges: &Ranges,
@@ -32,8 +32,7 @@ pub fn settle(
     if new.ip_families.is_empty() {
         new.ip_families = vec![ranges.primary_family().to_owned()];
     }
-    // Without a selector nobody knows which endpoints there will be, so the cluster need not have
-    // both families.
+    // Without a selector the endpoints are unknown, so the cluster need not have both families.
     if let [only] = new.ip_families.as_slice()
         && new.policy() != SINGLE_STACK
         && (selectorless || ranges.is_dual_stack())
@@ -53,7 +52,7 @@ fn or_errors(errors: Errors) -> Result<(), Errors> {
 }
 
 /// A Service that takes what it can get does not change because the cluster did.
-pub fn prefers_dual_stack_as_before(new: &ServiceSpec, old: &ServiceSpec) -> bool {
+pub(super) fn prefers_dual_stack_as_before(new: &ServiceSpec, old: &ServiceSpec) -> bool {
     new.type_ == old.type_
         && (new.has_node_ports() || new.type_ == CLUSTER_IP)
         && new.policy() == PREFER_DUAL_STACK

@@ -1,16 +1,16 @@
 //! The Service: what it looks like, its defaults, which addresses and ports it takes, what may
 //! change, what is valid, and its two spellings. Metadata is not its business.
 
-pub mod allocate;
-pub mod defaults;
+pub(crate) mod allocate;
+pub(crate) mod defaults;
 mod deletion;
 mod families;
 mod portico;
-pub mod ranges;
-pub mod spelling;
-pub mod types;
+pub(crate) mod ranges;
+pub(crate) mod spelling;
+pub(crate) mod types;
 pub mod update;
-pub mod validate;
+pub(crate) mod validate;
 mod view;
 
 use crate::field::{Error, Errors, Path};
@@ -54,6 +54,7 @@ const INFO: Info = Info {
 };
 
 impl ServiceKind {
+    /// The kind for a cluster with these ranges and gates.
     pub fn new(ranges: Ranges, gates: Gates) -> Self {
         Self { ranges, gates }
     }
@@ -105,8 +106,8 @@ impl Kind for ServiceKind {
     }
 
     fn to_stored(&self, object: &mut Value, old: Option<&Value>, patched: bool) -> Errors {
-        // Whoever sends a whole object in core words has seen no others, so they cannot be left
-        // over.
+        // A client that sends a whole object in the words of the core API has seen no others, so
+        // none of them can be left over.
         spelling::to_core(object, old.filter(|_| patched))
     }
 

@@ -9,6 +9,7 @@ use crate::object;
 use crate::status::ApiError;
 use serde_json::Value;
 
+/// The kind Service of `portico.dev/v1`: the same objects in other words.
 #[derive(Clone, Debug)]
 pub struct PorticoServiceKind(ServiceKind);
 
@@ -31,6 +32,7 @@ const INFO: Info = Info {
 };
 
 impl PorticoServiceKind {
+    /// The other spelling of this kind.
     pub fn new(core: ServiceKind) -> Self {
         Self(core)
     }

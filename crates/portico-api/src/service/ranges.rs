@@ -1,8 +1,8 @@
 //! The addresses and node ports that Services may own, and which free one a Service gets when it
 //! does not ask for one.
 //!
-//! The low end of a range is a band for those who choose for themselves; the server hands out the
-//! rest first and the band only when nothing else is left, so that a chosen number is seldom taken.
+//! The low end of a range is a band for numbers that clients choose; the server hands out the rest
+//! first and the band only when nothing else is left, so that a chosen number is seldom taken.
 
 use super::types::{IPV4, IPV6};
 use std::fmt;
@@ -16,6 +16,7 @@ pub struct Ranges {
     /// One or two, of different families; the first is the family a Service has unless it asks for
     /// another.
     cluster: Vec<Cidr>,
+    /// The node ports that are handed out.
     pub node_ports: PortRanges,
 }
 
@@ -37,6 +38,7 @@ pub enum RangeError {
 }
 
 impl Ranges {
+    /// Ranges that fit together.
     pub fn new(cluster: Vec<Cidr>, node_ports: PortRanges) -> Result<Self, RangeError> {
         match cluster.as_slice() {
             [_] => {}
@@ -52,7 +54,7 @@ impl Ranges {
         })
     }
 
-    /// From the texts of the flags: `10.96.0.0/16,fd00:10:96::/112` and `30000-32767`.
+    /// Reads the texts of the flags: `10.96.0.0/16,fd00:10:96::/112` and `30000-32767`.
     pub fn parse(cluster: &str, node_ports: &str) -> Result<Self, RangeError> {
         let cluster = cluster
             .split(',')
@@ -71,25 +73,28 @@ impl Ranges {
         self.cluster.iter().map(|range| range.address(0)).collect()
     }
 
+    /// The family of the first cluster range.
     pub fn primary_family(&self) -> &'static str {
         self.cluster.first().map_or(IPV4, Cidr::family)
     }
 
+    /// Whether there is a cluster range of each family.
     pub fn is_dual_stack(&self) -> bool {
         self.cluster.len() == 2
     }
 
+    /// The cluster range of a family.
     pub fn of_family(&self, family: &str) -> Option<&Cidr> {
         self.cluster.iter().find(|range| range.family() == family)
     }
 }
 
 /// The family that an address belongs to.
-pub fn family_of(address: IpAddr) -> &'static str {
+pub(crate) fn family_of(address: IpAddr) -> &'static str {
     if address.is_ipv4() { IPV4 } else { IPV6 }
 }
 
-pub fn other_family(family: &str) -> &'static str {
+pub(crate) fn other_family(family: &str) -> &'static str {
     if family == IPV4 { IPV6 } else { IPV4 }
 }
 
@@ -115,7 +120,7 @@ impl Cidr {
         all.saturating_sub(if self.network.is_ipv4() { 2 } else { 1 })
     }
 
-    /// The size of the band for those who choose for themselves.
+    /// The size of the band for numbers that clients choose.
     pub fn band(&self) -> u128 {
         let all = 1u128.checked_shl(self.host_bits()).unwrap_or(u128::MAX);
         if all <= 16 {
@@ -281,7 +286,7 @@ impl fmt::Display for PortRanges {
 /// The index of something free among `size` things: above the band if possible, else in it. Looks
 /// from a random place onwards, so that it ends quickly while much is free and still finds the last
 /// free one.
-pub fn pick(
+pub(crate) fn pick(
     size: u128,
     band: u128,
     random: u64,

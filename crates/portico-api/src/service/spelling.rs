@@ -17,7 +17,7 @@ use crate::names;
 use crate::object;
 use serde_json::{Map, Value, json};
 
-pub const API_VERSION: &str = "portico.dev/v1";
+pub(crate) const API_VERSION: &str = "portico.dev/v1";
 
 const TYPES: [(&str, &str); 3] = [
     ("cluster", "ClusterIP"),
@@ -26,12 +26,12 @@ const TYPES: [(&str, &str); 3] = [
 ];
 /// Words for Services that not everything in the cluster reaches. In the spelling of `core/v1`, which
 /// has no field for it, they are the value of [`VISIBILITY`].
-pub const NARROW: [&str; 2] = ["namespace", "dmz"];
+pub(crate) const NARROW: [&str; 2] = ["namespace", "dmz"];
 /// The annotation that a ClusterIP Service with a narrow visibility carries.
-pub const VISIBILITY: &str = "portico.dev/visibility";
+pub(crate) const VISIBILITY: &str = "portico.dev/visibility";
 
 /// The word for a type, or for what the annotation narrows it to; an ExternalName has none.
-pub fn visibility_of(type_: &str, annotation: Option<&str>) -> Option<&'static str> {
+pub(crate) fn visibility_of(type_: &str, annotation: Option<&str>) -> Option<&'static str> {
     let narrow = NARROW.into_iter().find(|word| Some(*word) == annotation);
     narrow.filter(|_| type_ == "ClusterIP").or_else(|| {
         TYPES
@@ -120,7 +120,7 @@ fn stored(old: Option<&Value>, path: &str) -> Option<Value> {
 /// Fold the other words into core fields and remove them. `old` is the stored object that this one
 /// was made from, where the client has not written all of it himself: a patch, or a view that was
 /// read and written back.
-pub fn to_core(service: &mut Value, old: Option<&Value>) -> Errors {
+pub(crate) fn to_core(service: &mut Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     // The status goes first: what the spec says twice is told apart by it.
     let copied = status_copy(service);
@@ -135,7 +135,7 @@ pub fn to_core(service: &mut Value, old: Option<&Value>) -> Errors {
 
 /// In a merge patch to the core view, the removal of a word is that of the core field. It is what
 /// `kubectl apply` sends when a word is no longer in the file.
-pub fn removals_to_core(patch: &mut Value) {
+pub(crate) fn removals_to_core(patch: &mut Value) {
     let Some(spec) = patch.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
@@ -166,9 +166,9 @@ fn remove_by_other_name(map: &mut Map<String, Value>, word: &str, core: &str) {
     }
 }
 
-/// Who removes `publicIPs` from the view of a load balancer has seen the balancer's addresses
-/// there, with those that were asked for beside them: the latter are meant.
-pub fn remove_public_ips(view: &mut Value, old: &Value) {
+/// A client that removes `publicIPs` from the view of a load balancer has seen the balancer's
+/// addresses there, with those that were asked for beside them: the latter are meant.
+pub(crate) fn remove_public_ips(view: &mut Value, old: &Value) {
     let shown = mirror(old).is_some();
     let asked = object::at(old, "spec.externalIPs");
     let Some(spec) = view.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -184,7 +184,7 @@ pub fn remove_public_ips(view: &mut Value, old: &Value) {
 }
 
 /// Ends of core field names with what this request calls them.
-pub fn other_words(request: &Value) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn other_words(request: &Value) -> Vec<(&'static str, &'static str)> {
     let ports = object::items(request, "spec.ports");
     let says = |field| ports.iter().any(|port| port.get(field).is_some());
     let mut words = Vec::new();
@@ -477,7 +477,7 @@ fn ingress_point(text: &str, known: &[Value]) -> Value {
 }
 
 /// The view of a stored Service in the words of `portico.dev/v1`.
-pub fn to_portico(service: &Value) -> Value {
+pub(crate) fn to_portico(service: &Value) -> Value {
     let mut view = service.clone();
     if let Some(version) = view.get_mut("apiVersion") {
         *version = json!(API_VERSION);
@@ -537,7 +537,7 @@ fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
 }
 
 /// The inverse of `to_portico`.
-pub fn from_portico(service: &mut Value, old: Option<&Value>) -> Errors {
+pub(crate) fn from_portico(service: &mut Value, old: Option<&Value>) -> Errors {
     if let Some(version) = service.get_mut("apiVersion") {
         *version = json!("v1");
     }

@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-pub const CLUSTER_IP: &str = "ClusterIP";
-pub const NODE_PORT: &str = "NodePort";
-pub const LOAD_BALANCER: &str = "LoadBalancer";
-pub const EXTERNAL_NAME: &str = "ExternalName";
+pub(crate) const CLUSTER_IP: &str = "ClusterIP";
+pub(crate) const NODE_PORT: &str = "NodePort";
+pub(crate) const LOAD_BALANCER: &str = "LoadBalancer";
+pub(crate) const EXTERNAL_NAME: &str = "ExternalName";
 
 /// The cluster IP of a headless Service.
-pub const NONE: &str = "None";
+pub(crate) const NONE: &str = "None";
 
-pub const IPV4: &str = "IPv4";
-pub const IPV6: &str = "IPv6";
+pub(crate) const IPV4: &str = "IPv4";
+pub(crate) const IPV6: &str = "IPv6";
 
-pub const SINGLE_STACK: &str = "SingleStack";
-pub const PREFER_DUAL_STACK: &str = "PreferDualStack";
-pub const REQUIRE_DUAL_STACK: &str = "RequireDualStack";
+pub(crate) const SINGLE_STACK: &str = "SingleStack";
+pub(crate) const PREFER_DUAL_STACK: &str = "PreferDualStack";
+pub(crate) const REQUIRE_DUAL_STACK: &str = "RequireDualStack";
 
-pub const CLUSTER: &str = "Cluster";
-pub const LOCAL: &str = "Local";
+pub(crate) const CLUSTER: &str = "Cluster";
+pub(crate) const LOCAL: &str = "Local";
 
-pub const CLIENT_IP: &str = "ClientIP";
+pub(crate) const CLIENT_IP: &str = "ClientIP";
 
 /// Names the PortPartition in whose port space the node ports of a Service are.
-pub const PORT_PARTITION: &str = "portico.dev/port-partition";
+pub(crate) const PORT_PARTITION: &str = "portico.dev/port-partition";
 
 /// Networks and ranges, separated by commas, of the addresses on which the node ports of a Service
 /// answer.
-pub const NODE_PORT_ADDRESSES: &str = "portico.dev/node-port-addresses";
+pub(crate) const NODE_PORT_ADDRESSES: &str = "portico.dev/node-port-addresses";
 
-pub const VIP: &str = "VIP";
-pub const PROXY: &str = "Proxy";
+pub(crate) const VIP: &str = "VIP";
+pub(crate) const PROXY: &str = "Proxy";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -228,7 +228,7 @@ impl ServiceSpec {
         self.type_ == EXTERNAL_NAME
     }
 
-    /// Of a type that has ports on the nodes, whether or not they are assigned by the server.
+    /// Whether its type has ports on the nodes, whether or not the server assigns them.
     pub fn has_node_ports(&self) -> bool {
         self.type_ == NODE_PORT || self.is_load_balancer()
     }
@@ -239,7 +239,7 @@ impl ServiceSpec {
             && !(self.is_load_balancer() && self.allocate_load_balancer_node_ports == Some(false))
     }
 
-    /// Every type but ExternalName has a cluster IP, if only "None".
+    /// Whether its type has a cluster IP, if only "None": every type but ExternalName has.
     pub fn has_cluster_ip(&self) -> bool {
         !self.is_external_name()
     }

@@ -138,7 +138,7 @@ fn drop_health_check(spec: &mut ServiceSpec, was: &ServiceSpec) {
     if spec.health_check_node_port == was.health_check_node_port {
         spec.health_check_node_port = 0;
     }
-    // The default goes with what it was the default for; a false that somebody wrote stays for the
+    // The default goes with what it was the default for; a false that a client wrote stays for the
     // next time.
     if spec.allocate_load_balancer_hc_node_port == Some(true) {
         drop_same(

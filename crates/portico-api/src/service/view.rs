@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const PORTS: Column = column("Port(s)", "The ports, with the node port after a colon.");
 const SELECTOR: Column = wide("Selector", "The labels of the pods that serve.");
 
-pub const COLUMNS: &[Column] = &[
+pub(super) const COLUMNS: &[Column] = &[
     NAME,
     column("Type", "How the Service is exposed."),
     column("Cluster-IP", "The virtual address inside the cluster."),
@@ -25,7 +25,7 @@ pub const COLUMNS: &[Column] = &[
     SELECTOR,
 ];
 
-pub const PORTICO_COLUMNS: &[Column] = &[
+pub(super) const PORTICO_COLUMNS: &[Column] = &[
     NAME,
     column("Visibility", "Who can reach the Service."),
     column("Portal-IP", "The virtual address inside the cluster."),
@@ -35,7 +35,7 @@ pub const PORTICO_COLUMNS: &[Column] = &[
     SELECTOR,
 ];
 
-pub fn row(service: &Service, now: i64) -> Vec<Value> {
+pub(super) fn row(service: &Service, now: i64) -> Vec<Value> {
     let spec = &service.spec;
     vec![
         json!(service.name()),
@@ -54,7 +54,7 @@ pub fn row(service: &Service, now: i64) -> Vec<Value> {
     ]
 }
 
-pub fn portico_row(service: &Service, now: i64) -> Vec<Value> {
+pub(super) fn portico_row(service: &Service, now: i64) -> Vec<Value> {
     let mut cells = row(service, now);
     let word =
         visibility_of(&service.spec.type_, service.annotation(VISIBILITY)).unwrap_or("<none>");
@@ -119,8 +119,8 @@ fn or_none(texts: Vec<String>) -> String {
     }
 }
 
-/// Texts for what is allowed and yet not what somebody should write.
-pub fn warnings(new: &Service, old: Option<&Service>) -> Vec<String> {
+/// Warnings for what is allowed and yet should not be written.
+pub(super) fn warnings(new: &Service, old: Option<&Service>) -> Vec<String> {
     // Only the status subresource changes the status, and nothing else there deserves a warning.
     if old.is_some_and(|old| old.status != new.status && old.spec == new.spec) {
         let path = Path::new("status").child("loadBalancer").child("ingress");

@@ -25,7 +25,7 @@ const BATCH: usize = 256 * 1024;
 
 /// One request that was answered.
 #[derive(Clone, Debug)]
-pub struct Record<'a> {
+pub(crate) struct Record<'a> {
     pub audit_id: &'a str,
     pub uri: &'a str,
     pub action: Action<'a>,
@@ -45,7 +45,7 @@ pub struct Record<'a> {
 
 /// Where records go. Cloning gives another handle on the same file.
 #[derive(Clone, Debug)]
-pub struct AuditLog {
+pub(crate) struct AuditLog {
     queue: mpsc::Sender<Message>,
     lost: Arc<AtomicU64>,
 }
@@ -53,7 +53,7 @@ pub struct AuditLog {
 /// The audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the audit log {path}: check --audit-log and that this user may write there", path = path.display())]
-pub struct OpenError {
+pub(crate) struct OpenError {
     path: PathBuf,
     #[source]
     source: io::Error,
@@ -62,13 +62,12 @@ pub struct OpenError {
 #[derive(Debug)]
 enum Message {
     Line(String),
-    Reopen(oneshot::Sender<io::Result<()>>),
     Flush(oneshot::Sender<()>),
 }
 
 impl AuditLog {
     /// Append to the file, making it readable by its owner alone if it is new.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let fail = |source| OpenError {
             path: path.to_owned(),
             source,
@@ -90,26 +89,15 @@ impl AuditLog {
     }
 
     /// Write a record down; waits while the queue is full.
-    pub async fn record(&self, record: &Record<'_>) {
+    pub(crate) async fn record(&self, record: &Record<'_>) {
         let line = format!("{}\n", record.event());
         if self.queue.send(Message::Line(line)).await.is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Open the file again by its name, after it was moved away by log rotation.
-    pub async fn reopen(&self) -> io::Result<()> {
-        let (done, answer) = oneshot::channel();
-        let gone = |_| io::Error::other("the audit writer has ended");
-        self.queue
-            .send(Message::Reopen(done))
-            .await
-            .map_err(|_| gone(()))?;
-        answer.await.map_err(|_| gone(()))?
-    }
-
     /// Wait until everything recorded so far is on disk.
-    pub async fn flush(&self) {
+    pub(crate) async fn flush(&self) {
         let (done, answer) = oneshot::channel();
         if self.queue.send(Message::Flush(done)).await.is_ok() {
             let _ended = answer.await;
@@ -117,7 +105,8 @@ impl AuditLog {
     }
 
     /// Records that could not be written because the disk refused them.
-    pub fn lost(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 }
@@ -200,7 +189,7 @@ fn reference(request: &Request<'_>, version: &str) -> Value {
     )
 }
 
-/// Words in the name of a query parameter whose value lets somebody in.
+/// Words in the name of a query parameter whose value is a credential.
 const SECRET_WORDS: &[&str] = &[
     "token",
     "secret",
@@ -270,13 +259,6 @@ impl Writer {
     fn obey(&mut self, message: Message) {
         match message {
             Message::Line(_) => {}
-            Message::Reopen(done) => {
-                let opened = open(&self.path).map(|file| {
-                    self.file = file;
-                    self.torn = false;
-                });
-                let _unheard = done.send(opened);
-            }
             Message::Flush(done) => {
                 if let Err(error) = self.file.sync_data() {
                     tracing::error!(%error, path = %self.path.display(), "cannot sync the audit log");

@@ -1,5 +1,5 @@
 //! From credentials to a user: client certificate, token file, join token, service-account token,
-//! nobody.
+//! anonymous.
 
 use super::certificate::{self, ClientCertificate};
 use super::join;
@@ -11,10 +11,10 @@ use portico_api::status::ApiError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a request carries to say who sends it.
+/// The credentials that a request carries.
 #[derive(Clone, Copy, Default)]
-pub struct Credentials<'a> {
-    /// As read when the connection was opened. A certificate that names nobody is a wrong
+pub(crate) struct Credentials<'a> {
+    /// As read when the connection was opened. A certificate without a user name is a wrong
     /// credential, not none.
     pub certificate: Option<&'a Result<ClientCertificate, certificate::Error>>,
     /// The `Authorization` header; bytes, since it may be anything.
@@ -31,13 +31,13 @@ impl fmt::Debug for Credentials<'_> {
 }
 
 /// Knows all the ways a user can be recognised.
-pub struct Authenticator {
+pub(crate) struct Authenticator {
     pub token_file: Option<TokenFile>,
     pub tokens: Option<Tokens>,
     /// Audiences that mean this server, the same that `tokens` has; at least one.
     pub audiences: Vec<String>,
     pub objects: Arc<dyn Objects>,
-    /// The token of the server's own clients, made anew at each start, and who they are.
+    /// The token of the server's own clients, made anew at each start, and their user.
     pub own: Option<(String, User)>,
     /// Whether a request without credentials may come in, as `system:anonymous`.
     pub anonymous: bool,
@@ -54,8 +54,8 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// Who sent this? Wrong credentials are refused even where none would do.
-    pub fn authenticate(
+    /// The user of a request. Wrong credentials are refused even where none would do.
+    pub(crate) fn authenticate(
         &self,
         credentials: &Credentials<'_>,
         now: Timestamp,
@@ -68,9 +68,9 @@ impl Authenticator {
             })
     }
 
-    /// Whose token is it, for these audiences or for this server if there are none? Says why where
-    /// it can.
-    pub fn token(
+    /// The user of a token for these audiences, or for this server if there are none; or why it
+    /// does not count.
+    pub(crate) fn token(
         &self,
         token: &str,
         audiences: &[String],

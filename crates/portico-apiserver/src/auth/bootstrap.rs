@@ -11,27 +11,27 @@ mod roles;
 #[cfg(test)]
 mod tests;
 
-pub use reconcile::reconciled;
+pub(crate) use reconcile::reconciled;
 
 use super::join::JOINERS;
 use super::rbac::Rule;
 use super::user::{AUTHENTICATED, MASTERS, NODES, SERVICE_ACCOUNTS, UNAUTHENTICATED};
 use serde_json::{Value, json};
 
-pub const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
-pub const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+pub(crate) const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+pub(crate) const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 /// Members may read everything but secrets.
-pub const VIEWERS: &str = "portico:viewers";
-pub const ADMINS: &str = "portico:admins";
-pub const CONTROLLERS: &str = "portico:controllers";
-pub const KUBE_PROXY: &str = "system:kube-proxy";
+pub(crate) const VIEWERS: &str = "portico:viewers";
+pub(crate) const ADMINS: &str = "portico:admins";
+pub(crate) const CONTROLLERS: &str = "portico:controllers";
+pub(crate) const KUBE_PROXY: &str = "system:kube-proxy";
 /// Where nodes report, and what they share is kept.
 const SYSTEM: &str = "kube-system";
 /// Where each node has its heartbeat.
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// Every object to create, roles before the bindings that name them.
-pub fn objects() -> Vec<Value> {
+pub(crate) fn objects() -> Vec<Value> {
     let cluster_roles = roles::cluster_roles().into_iter();
     let node_roles = [
         (NODE_LEASES, roles::node_leases()),

@@ -13,7 +13,7 @@ const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
 
 /// A client certificate, read once per connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientCertificate {
+pub(crate) struct ClientCertificate {
     user: User,
     not_before: i64,
     not_after: i64,
@@ -21,7 +21,7 @@ pub struct ClientCertificate {
 
 /// Why a client certificate does not name a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     #[error("the client certificate cannot be read")]
     Unreadable,
     #[error("the client certificate has no common name")]
@@ -32,7 +32,7 @@ pub enum Error {
 
 impl ClientCertificate {
     /// Read the DER of the client's own certificate, the first of its chain.
-    pub fn parse(der: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn parse(der: &[u8]) -> Result<Self, Error> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_| Error::Unreadable)?;
         let subject = certificate.subject();
         let user = User {
@@ -63,7 +63,7 @@ impl ClientCertificate {
         })
     }
 
-    pub fn user(&self, now: Timestamp) -> Result<&User, Error> {
+    pub(crate) fn user(&self, now: Timestamp) -> Result<&User, Error> {
         let valid = (self.not_before..=self.not_after).contains(&now.as_second());
         if valid {
             Ok(&self.user)

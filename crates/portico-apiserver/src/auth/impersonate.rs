@@ -1,4 +1,4 @@
-//! Acting as somebody else: the `Impersonate-*` headers, each of which must be allowed by the verb
+//! Acting as another user: the `Impersonate-*` headers, each of which must be allowed by the verb
 //! `impersonate`.
 
 use super::rbac::{Rbac, Request};
@@ -12,13 +12,14 @@ const EXTRA: &str = "impersonate-extra-";
 const PREFIX: &str = "impersonate-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Whom `requestor` acts as, or nobody else. `headers` are all headers of the request, names in
-/// lower case; those that begin with `impersonate-` must not reach anything behind this.
+/// The user that `requestor` acts as; `None` without such headers. `headers` are all headers of the
+/// request, names in lower case; those that begin with `impersonate-` must not reach anything
+/// behind this.
 ///
-/// Whoever sends such a header wants to have fewer rights than it has. One that cannot be used is
-/// therefore refused, where kube-apiserver ignores some of them (an empty user, a name that is not
-/// known, a second user) and goes on with all rights of the caller.
-pub fn impersonated<'a>(
+/// A client sends such a header to have other rights than its own, mostly fewer. One that cannot be
+/// used is therefore refused, where kube-apiserver ignores some of them (an empty user, a name that
+/// is not known, a second user) and goes on with all rights of the caller.
+pub(crate) fn impersonated<'a>(
     rbac: &Rbac,
     requestor: &User,
     headers: impl Iterator<Item = (&'a str, &'a [u8])>,
@@ -114,7 +115,7 @@ fn wanted<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Opti
     }
 }
 
-/// Of a header with one value that is sent twice nobody can say which one is meant.
+/// A header that has one value is refused if it is sent twice, since either could be meant.
 fn only(slot: &mut String, name: &str, value: &str) -> Result<()> {
     if value.is_empty() {
         return Err(unusable(name, "must not be empty"));

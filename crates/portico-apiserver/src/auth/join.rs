@@ -1,7 +1,7 @@
 //! How a machine becomes a node. It begins with a join token, `ID.SECRET`, which is the Secret
 //! `bootstrap-token-ID` in `kube-system` as in Kubernetes. With it the machine makes its Node, and
-//! asks for a token of the ServiceAccount [`ACCOUNT`] that is bound to that Node: whoever has such
-//! a token is the node, and nobody any more when the Node is gone.
+//! asks for a token of the ServiceAccount [`ACCOUNT`] that is bound to that Node: the bearer of
+//! such a token is the node, and the token is void when the Node is gone.
 
 use super::rbac::{Request, forbidden};
 use super::service_account::Objects;
@@ -13,12 +13,12 @@ use portico_api::object;
 use portico_api::status::Result;
 use serde_json::Value;
 
-pub const NAMESPACE: &str = "kube-system";
+pub(crate) const NAMESPACE: &str = "kube-system";
 /// Its tokens that are bound to a Node are that node's.
-pub const ACCOUNT: &str = "portico-node";
-pub const JOINERS: &str = "system:bootstrappers";
+pub(crate) const ACCOUNT: &str = "portico-node";
+pub(crate) const JOINERS: &str = "system:bootstrappers";
 /// On a Node: the ID of the token that it joined with.
-pub const JOINED_WITH: &str = "portico.dev/joined-with";
+pub(crate) const JOINED_WITH: &str = "portico.dev/joined-with";
 
 const JOINER_PREFIX: &str = "system:bootstrap:";
 const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
@@ -27,8 +27,9 @@ const SECRET_LENGTH: usize = 16;
 /// A token for a node is good for so long at most.
 const MOST_SECONDS: i64 = 30 * 24 * 3600;
 
-/// Whose join token it is; `None` if it is none that counts. Takes as long for every wrong secret.
-pub fn authenticate(token: &str, objects: &dyn Objects, now: Timestamp) -> Option<User> {
+/// The user of a join token; `None` if the token does not count. Takes as long for every wrong
+/// secret.
+pub(crate) fn authenticate(token: &str, objects: &dyn Objects, now: Timestamp) -> Option<User> {
     let (id, secret) = split(token)?;
     let found = objects.get("Secret", NAMESPACE, &format!("bootstrap-token-{id}"))?;
     let value = |key: &str| {
@@ -63,21 +64,21 @@ fn split(token: &str) -> Option<(&str, &str)> {
 }
 
 /// The user of a service account's token that is bound to this Node.
-pub fn node_of(namespace: &str, account: &str, node: &str) -> Option<User> {
+pub(crate) fn node_of(namespace: &str, account: &str, node: &str) -> Option<User> {
     let is_nodes = (namespace, account) == (NAMESPACE, ACCOUNT) && !node.is_empty();
     is_nodes.then(|| User::new(&format!("{NODE_PREFIX}{node}"), &[NODES]))
 }
 
 /// The id of the join token that this user came with, if it did.
-pub fn joiner(user: &User) -> Option<&str> {
+pub(crate) fn joiner(user: &User) -> Option<&str> {
     user.name
         .strip_prefix(JOINER_PREFIX)
         .filter(|_| user.is_in(JOINERS))
 }
 
-/// Nodes ask for tokens of their own, and of the pods that run on them; who joins for tokens of the
-/// Node that it made. `may` tells whether the user is allowed a request.
-pub fn check_request(
+/// Nodes ask for tokens of their own, and of the pods that run on them; a joining machine for
+/// tokens of the Node that it made. `may` tells whether the user is allowed a request.
+pub(crate) fn check_request(
     user: &User,
     request: &Request<'_>,
     asked: &Value,

@@ -69,7 +69,7 @@ const REFERENCES: &[&str] = &[
 ];
 
 /// A write that is about to happen.
-pub struct Write<'a> {
+pub(crate) struct Write<'a> {
     pub user: &'a User,
     pub request: Request<'a>,
     /// As it would be stored; nothing when it is deleted.
@@ -79,8 +79,8 @@ pub struct Write<'a> {
     pub may_update_main: bool,
 }
 
-/// Is this somebody whose writes of this resource are looked at?
-pub fn concerns(user: &User, group: &str, resource: &str) -> bool {
+/// Whether writes of this resource by this user are restricted.
+pub(crate) fn concerns(user: &User, group: &str, resource: &str) -> bool {
     let restricted = user.is_in(NODES) || join::joiner(user).is_some();
     restricted
         && matches!(
@@ -90,7 +90,7 @@ pub fn concerns(user: &User, group: &str, resource: &str) -> bool {
 }
 
 /// 403 for what a node may not write.
-pub fn check(write: &Write<'_>, objects: &dyn Objects) -> Result<()> {
+pub(crate) fn check(write: &Write<'_>, objects: &dyn Objects) -> Result<()> {
     let refused = match write.request.resource {
         "nodes" => write.node(),
         "pods" => write.pod(objects),

@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// SelfSubjectAccessReview: may I?
-pub fn self_subject_access(rbac: &Rbac, user: &User, body: &Value) -> Result<Value> {
+pub(crate) fn self_subject_access(rbac: &Rbac, user: &User, body: &Value) -> Result<Value> {
     check(body, "SelfSubjectAccessReview", attribute_errors(body))?;
     Ok(decided(rbac, user, body))
 }
 
 /// SubjectAccessReview: may that user?
-pub fn subject_access(rbac: &Rbac, body: &Value) -> Result<Value> {
+pub(crate) fn subject_access(rbac: &Rbac, body: &Value) -> Result<Value> {
     check(body, "SubjectAccessReview", subject_errors(body))?;
     Ok(decided(
         rbac,
@@ -32,7 +32,7 @@ pub fn subject_access(rbac: &Rbac, body: &Value) -> Result<Value> {
 }
 
 /// LocalSubjectAccessReview: may that user, in this namespace?
-pub fn local_subject_access(rbac: &Rbac, namespace: &str, body: &Value) -> Result<Value> {
+pub(crate) fn local_subject_access(rbac: &Rbac, namespace: &str, body: &Value) -> Result<Value> {
     let mut errors = subject_errors(body);
     let attributes = Path::new("spec").child("resourceAttributes");
     let asked = object::text(body, "spec.resourceAttributes.namespace");
@@ -61,7 +61,7 @@ pub fn local_subject_access(rbac: &Rbac, namespace: &str, body: &Value) -> Resul
 }
 
 /// SelfSubjectRulesReview: what may I do in this namespace?
-pub fn self_subject_rules(rbac: &Rbac, user: &User, body: &Value) -> Result<Value> {
+pub(crate) fn self_subject_rules(rbac: &Rbac, user: &User, body: &Value) -> Result<Value> {
     let namespace = object::text(body, "spec.namespace");
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
@@ -94,8 +94,8 @@ pub fn self_subject_rules(rbac: &Rbac, user: &User, body: &Value) -> Result<Valu
     Ok(with_status(body, status))
 }
 
-/// SelfSubjectReview: who am I?
-pub fn self_subject(user: &User, body: &Value, now: Timestamp) -> Value {
+/// SelfSubjectReview: the user that the server takes the client for.
+pub(crate) fn self_subject(user: &User, body: &Value, now: Timestamp) -> Value {
     let mut answer = with_status(body, json!({"userInfo": user.info()}));
     object::child(&mut answer, "metadata")
         .insert("creationTimestamp".into(), format!("{now:.0}").into());
@@ -103,7 +103,7 @@ pub fn self_subject(user: &User, body: &Value, now: Timestamp) -> Value {
 }
 
 /// TokenReview: whose token is this? The token itself is echoed, as the caller sent it.
-pub fn token(authenticator: &Authenticator, body: &Value, now: Timestamp) -> Result<Value> {
+pub(crate) fn token(authenticator: &Authenticator, body: &Value, now: Timestamp) -> Result<Value> {
     let token = object::text(body, "spec.token");
     if token.is_empty() {
         return Err(ApiError::bad_request(

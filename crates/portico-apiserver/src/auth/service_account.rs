@@ -26,16 +26,15 @@ use std::sync::Arc;
 const LEEWAY: i64 = 60;
 
 /// Where the objects that tokens speak of are found.
-pub trait Objects: Send + Sync {
+pub(crate) trait Objects: Send + Sync {
     /// The `ServiceAccount`, `Pod`, `Secret` or `Node` of that name; `namespace` is "" for a Node.
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
 
 /// Signs and checks tokens.
-pub struct Tokens {
+pub(crate) struct Tokens {
     key: EcdsaKeyPair,
     key_id: String,
-    public_key_der: Vec<u8>,
     issuer: String,
     /// Audiences that mean this server; also what a token is for when its request names none.
     audiences: Vec<String>,
@@ -53,7 +52,7 @@ impl fmt::Debug for Tokens {
 
 /// Why a token does not authenticate. Holds no part of the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     #[error("not a token of this server")]
     NotOurs,
     #[error("invalid signature")]
@@ -78,11 +77,11 @@ pub enum Error {
 #[error(
     "the service-account key (sa.key) cannot be used: it must be an ECDSA P-256 key in PKCS#8 PEM"
 )]
-pub struct BadKey;
+pub(crate) struct BadKey;
 
-/// Who a token is for and what it is bound to.
+/// The ServiceAccount that a token is for, and the object it is bound to.
 #[derive(Clone, Copy, Debug)]
-pub struct Grant<'a> {
+pub(crate) struct Grant<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub uid: &'a str,
@@ -94,7 +93,7 @@ pub struct Grant<'a> {
 
 /// A token that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authenticated {
+pub(crate) struct Authenticated {
     pub user: User,
     /// Those of the wanted audiences the token is for.
     pub audiences: Vec<String>,
@@ -103,7 +102,7 @@ pub struct Authenticated {
 impl Tokens {
     /// `key` is PKCS#8 PEM. The issuer is a URL such as
     /// `https://kubernetes.default.svc.cluster.local`.
-    pub fn new(key: &str, issuer: &str, audiences: &[String]) -> Result<Self, BadKey> {
+    pub(crate) fn new(key: &str, issuer: &str, audiences: &[String]) -> Result<Self, BadKey> {
         use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
         let random = SystemRandom::new();
         let der = PrivatePkcs8KeyDer::from_pem_slice(key.as_bytes()).map_err(|_| BadKey)?;
@@ -123,7 +122,6 @@ impl Tokens {
         Ok(Self {
             key,
             key_id,
-            public_key_der,
             issuer: issuer.to_owned(),
             audiences,
             random,
@@ -131,7 +129,7 @@ impl Tokens {
     }
 
     /// Sign a token.
-    pub fn mint(
+    pub(crate) fn mint(
         &self,
         grant: &Grant<'_>,
         now: Timestamp,
@@ -165,7 +163,7 @@ impl Tokens {
     }
 
     /// Check a token for the given audiences, or for this server if there are none.
-    pub fn authenticate(
+    pub(crate) fn authenticate(
         &self,
         token: &str,
         wanted: &[String],
@@ -182,13 +180,13 @@ impl Tokens {
     }
 
     /// Does the token say, unverified, that this server issued it?
-    pub fn claims_to_be_ours(&self, token: &str) -> bool {
+    pub(crate) fn claims_to_be_ours(&self, token: &str) -> bool {
         let payload = token.split('.').nth(1).and_then(decode);
         payload.is_some_and(|payload| object::text(&payload, "iss") == self.issuer)
     }
 
     /// The public key as a JSON Web Key Set, for `/openid/v1/jwks`.
-    pub fn key_set(&self) -> Value {
+    pub(crate) fn key_set(&self) -> Value {
         // An uncompressed point: one byte of format, then both coordinates.
         let point = self.key.public_key().as_ref();
         let (x, y) = point
@@ -202,8 +200,8 @@ impl Tokens {
         }]})
     }
 
-    /// For `/.well-known/openid-configuration`.
-    pub fn discovery(&self, key_set_url: &str) -> Value {
+    /// The answer of `/.well-known/openid-configuration`.
+    pub(crate) fn discovery(&self, key_set_url: &str) -> Value {
         json!({
             "issuer": self.issuer,
             "jwks_uri": key_set_url,
@@ -211,11 +209,6 @@ impl Tokens {
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["ES256"],
         })
-    }
-
-    /// The public key, DER.
-    pub fn public_key(&self) -> &[u8] {
-        &self.public_key_der
     }
 
     fn verified_claims(&self, token: &str) -> Result<Value, Error> {

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The tokens of a `--token-auth-file`.
-pub struct TokenFile {
+pub(crate) struct TokenFile {
     key: hmac::Key,
     users: HashMap<Vec<u8>, User>,
 }
@@ -26,7 +26,7 @@ impl fmt::Debug for TokenFile {
 
 /// What is wrong with a token file. Names the line, never what stands in it.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     #[error("cannot read the token file {path}: check --token-auth-file", path = path.display())]
     Read {
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum Error {
 }
 
 impl TokenFile {
-    pub fn read(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
             path: path.to_owned(),
             source,
@@ -48,7 +48,7 @@ impl TokenFile {
         Self::parse(&text)
     }
 
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
             .map_err(|_| Error::NoRandom)?;
         let mut file = Self {
@@ -68,8 +68,8 @@ impl TokenFile {
         Ok(file)
     }
 
-    /// Whose token this is.
-    pub fn user(&self, token: &str) -> Option<&User> {
+    /// The user of this token.
+    pub(crate) fn user(&self, token: &str) -> Option<&User> {
         self.users.get(&self.digest(token))
     }
 

@@ -1,24 +1,24 @@
-//! Who makes a request, and the names that have a meaning.
+//! The user of a request, and the names that have a meaning.
 
 use portico_api::object;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-pub const ANONYMOUS: &str = "system:anonymous";
-pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-pub const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 /// Members may do everything, whatever the roles say.
-pub const MASTERS: &str = "system:masters";
-pub const NODES: &str = "system:nodes";
-pub const NODE_PREFIX: &str = "system:node:";
-pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
-pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+pub(crate) const MASTERS: &str = "system:masters";
+pub(crate) const NODES: &str = "system:nodes";
+pub(crate) const NODE_PREFIX: &str = "system:node:";
+pub(crate) const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// Key in `extra` for what identifies the credential that was used, without being one.
-pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// A user as authorization and audit see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
+pub(crate) struct User {
     pub name: String,
     pub uid: String,
     pub groups: Vec<String>,
@@ -26,7 +26,7 @@ pub struct User {
 }
 
 impl User {
-    pub fn new(name: &str, groups: &[&str]) -> Self {
+    pub(crate) fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
         Self {
             name: name.to_owned(),
@@ -35,11 +35,11 @@ impl User {
         }
     }
 
-    pub fn anonymous() -> Self {
+    pub(crate) fn anonymous() -> Self {
         Self::new(ANONYMOUS, &[UNAUTHENTICATED])
     }
 
-    pub fn service_account(namespace: &str, name: &str) -> Self {
+    pub(crate) fn service_account(namespace: &str, name: &str) -> Self {
         let groups = [
             SERVICE_ACCOUNTS.to_owned(),
             format!("{SERVICE_ACCOUNTS}:{namespace}"),
@@ -51,13 +51,13 @@ impl User {
         }
     }
 
-    pub fn is_in(&self, group: &str) -> bool {
+    pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
     }
 
     /// Add `system:authenticated`, unless the groups already say which of the two it is.
     #[must_use]
-    pub fn authenticated(mut self) -> Self {
+    pub(crate) fn authenticated(mut self) -> Self {
         if self.name != ANONYMOUS && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
         }
@@ -65,14 +65,14 @@ impl User {
     }
 
     /// The node's name, if this is a node.
-    pub fn node(&self) -> Option<&str> {
+    pub(crate) fn node(&self) -> Option<&str> {
         self.name
             .strip_prefix(NODE_PREFIX)
             .filter(|name| !name.is_empty() && self.is_in(NODES))
     }
 
-    /// As `UserInfo` of the authentication API.
-    pub fn info(&self) -> Value {
+    /// The user as `UserInfo` of the authentication API.
+    pub(crate) fn info(&self) -> Value {
         let mut info = Map::new();
         if !self.name.is_empty() {
             info.insert("username".into(), self.name.clone().into());
@@ -89,8 +89,8 @@ impl User {
         Value::Object(info)
     }
 
-    /// From the fields that `SubjectAccessReview.spec` has.
-    pub fn from_review(spec: &Value) -> Self {
+    /// Reads the fields of `SubjectAccessReview.spec`.
+    pub(crate) fn from_review(spec: &Value) -> Self {
         let extra = object::at(spec, "extra").as_object().into_iter().flatten();
         Self {
             name: object::text(spec, "user").to_owned(),
@@ -104,12 +104,12 @@ impl User {
 }
 
 /// `system:serviceaccount:NAMESPACE:NAME`
-pub fn service_account_name(namespace: &str, name: &str) -> String {
+pub(crate) fn service_account_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
 }
 
 /// Namespace and name, where a user's name is that of a service account.
-pub fn split_service_account(user: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     let good = portico_api::names::dns_label(namespace, false).is_empty()
         && portico_api::names::dns_subdomain(name, false).is_empty();

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 const HALF_LIFE: Duration = Duration::from_secs(10);
 /// Users that used less than this many seconds of late are forgotten.
 const NOTHING: f64 = 1e-4;
-/// More users than this are not remembered without looking whom to forget.
+/// With more users than this, those that used nothing of late are forgotten.
 const MANY: usize = 1_024;
 
-pub type Ticket = u64;
+pub(super) type Ticket = u64;
 
 /// Seconds that a user had the processor, of late.
 #[derive(Clone, Copy)]
@@ -35,8 +35,8 @@ struct Waiter<C> {
     call: C,
 }
 
-/// Those who have a turn and those who wait for one. `C` is what calls a waiter.
-pub struct Line<C> {
+/// The requests that have a turn and those that wait for one. `C` is what calls a waiter.
+pub(super) struct Line<C> {
     places: usize,
     busy: usize,
     used: HashMap<Flow, Used>,
@@ -45,7 +45,7 @@ pub struct Line<C> {
 }
 
 impl<C> Line<C> {
-    pub fn new(places: usize) -> Self {
+    pub(super) fn new(places: usize) -> Self {
         Self {
             places,
             busy: 0,
@@ -57,7 +57,7 @@ impl<C> Line<C> {
 
     /// Ask for a turn: `None` if it is at once, otherwise a ticket. Of one user's requests the
     /// oldest goes first, so that it is done before the next is begun.
-    pub fn ask(&mut self, flow: &Flow, since: Instant, call: C) -> Option<Ticket> {
+    pub(super) fn ask(&mut self, flow: &Flow, since: Instant, call: C) -> Option<Ticket> {
         if self.busy < self.places {
             self.busy += 1;
             return None;
@@ -73,7 +73,7 @@ impl<C> Line<C> {
     }
 
     /// Wait no more.
-    pub fn leave(&mut self, ticket: Ticket) -> Option<C> {
+    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<C> {
         let at = self
             .waiting
             .iter()
@@ -81,8 +81,8 @@ impl<C> Line<C> {
         Some(self.waiting.remove(at).call)
     }
 
-    /// A turn is over and took so long; who has the next one.
-    pub fn done(&mut self, flow: &Flow, took: Duration, now: Instant) -> Option<(Flow, C)> {
+    /// Ends a turn that took this long, and returns the next request.
+    pub(super) fn done(&mut self, flow: &Flow, took: Duration, now: Instant) -> Option<(Flow, C)> {
         let seconds = self.used(flow, now) + took.as_secs_f64();
         self.used.insert(flow.clone(), Used { seconds, at: now });
         if self.used.len() > MANY {
@@ -129,7 +129,7 @@ mod tests {
 
     const TURN: Duration = Duration::from_millis(10);
 
-    /// Everybody always wants another turn; how many each of them got of a thousand.
+    /// Every user always wants another turn; how many of a thousand each got.
     fn turns(flows: &[Flow]) -> Vec<usize> {
         let (mut line, mut now) = (Line::new(1), Instant::now());
         let mut counts = vec![0; flows.len()];

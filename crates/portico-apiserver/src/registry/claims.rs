@@ -1,5 +1,5 @@
-//! Claims on what there is only one of, as keys in the store: whoever has the key owns the address
-//! or port.
+//! Claims on what there is only one of, as keys in the store: the object in the key owns the
+//! address or port.
 
 use portico_api::kinds::{Claim, Claims, Kind, Pool};
 use portico_store::{Check, Op, Range, Store};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const TOPIC: &str = "claims";
 
-pub fn key(claim: &Claim) -> String {
+pub(super) fn key(claim: &Claim) -> String {
     match claim {
         Claim::Address(address) => format!("{TOPIC}/address/{address}"),
         Claim::NodePort(port) => format!("{TOPIC}/port/{port}"),
@@ -19,7 +19,7 @@ pub fn key(claim: &Claim) -> String {
 }
 
 /// What allocation sees of the store.
-pub struct StorePool<'a>(pub &'a Store);
+pub(super) struct StorePool<'a>(pub &'a Store);
 
 impl Pool for StorePool<'_> {
     fn is_taken(&self, claim: &Claim) -> bool {
@@ -32,7 +32,7 @@ impl Pool for StorePool<'_> {
 }
 
 /// Put the claims of the object at `owner` into its transaction.
-pub fn add(claims: &Claims, owner: &str, checks: &mut Vec<Check>, ops: &mut Vec<Op>) {
+pub(super) fn add(claims: &Claims, owner: &str, checks: &mut Vec<Check>, ops: &mut Vec<Op>) {
     for claim in &claims.take {
         checks.push(Check {
             key: key(claim),
@@ -51,7 +51,7 @@ pub fn add(claims: &Claims, owner: &str, checks: &mut Vec<Check>, ops: &mut Vec<
 /// Compare the claims with the objects that should own them, at one revision. Returns what is
 /// wrong: nothing, always, since both are written together; tests and `/debug/claims` ask to prove
 /// it.
-pub fn check(store: &Store, kinds: &[Arc<dyn Kind>]) -> Vec<String> {
+pub(crate) fn check(store: &Store, kinds: &[Arc<dyn Kind>]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
     let at = Some(store.revision());

@@ -19,7 +19,7 @@ const NAMESPACES: Subject<'static> = Subject {
 
 impl Registry {
     /// Create a decoded, defaulted object whose field ownership is already noted.
-    pub async fn create(
+    pub(crate) async fn create(
         &self,
         kind: &dyn Kind,
         mut wanted: Value,
@@ -183,7 +183,7 @@ impl Registry {
 
 enum CreateError {
     Exists(ApiError),
-    /// Somebody took what was picked; another pick may do.
+    /// Another object took what was picked; another pick may do.
     Race,
     Other(ApiError),
 }

@@ -10,7 +10,7 @@ use portico_store::{Check, Entry, Op, Txn, TxnError};
 use serde_json::Value;
 
 #[derive(Clone, Default)]
-pub struct DeleteOptions {
+pub(crate) struct DeleteOptions {
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
@@ -21,7 +21,7 @@ pub struct DeleteOptions {
 
 /// What becomes of the objects that name the deleted one as their owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dependents {
+pub(crate) enum Dependents {
     /// They stay and forget their owner.
     Orphan,
     /// They go first.
@@ -31,13 +31,13 @@ pub enum Dependents {
 }
 
 /// Holds an object until its dependents have forgotten it.
-pub const ORPHAN: &str = "orphan";
+pub(crate) const ORPHAN: &str = "orphan";
 /// Holds an object until its dependents are gone.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 /// How a delete ended.
 #[derive(Debug)]
-pub enum Deleted {
+pub(crate) enum Deleted {
     /// It is gone; this is what it was.
     Gone(Entry),
     /// It stays, marked, until its finalizers are removed.
@@ -45,7 +45,7 @@ pub enum Deleted {
 }
 
 impl Registry {
-    pub async fn delete(
+    pub(crate) async fn delete(
         &self,
         kind: &dyn Kind,
         namespace: &str,
@@ -136,7 +136,7 @@ impl Registry {
     }
 
     /// Delete all that match, and return them as they were.
-    pub async fn delete_collection(
+    pub(crate) async fn delete_collection(
         &self,
         kind: &dyn Kind,
         list: &ListOptions,
@@ -163,7 +163,7 @@ impl Registry {
     }
 }
 
-/// Everything that goes when this object goes.
+/// The writes that remove this object and everything that goes with it.
 pub(super) fn ops(kind: &dyn Kind, live: &Value, key: &str) -> Vec<Op> {
     let mut ops = vec![Op::Delete {
         key: key.to_owned(),

@@ -10,10 +10,10 @@ mod delete;
 mod read;
 mod update;
 
-pub use claims::check as check_claims;
-pub use delete::{DeleteOptions, Deleted, Dependents, FOREGROUND, ORPHAN};
-pub use read::{List, ListOptions, Version, matches};
-pub use update::{Part, PatchBody, Target};
+pub(crate) use claims::check as check_claims;
+pub(crate) use delete::{DeleteOptions, Deleted, Dependents, FOREGROUND, ORPHAN};
+pub(crate) use read::{List, ListOptions, Version, matches};
+pub(crate) use update::{Part, PatchBody, Target};
 
 use crate::processor::Processor;
 use portico_api::codec::stored;
@@ -27,10 +27,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often a write is tried again when somebody else was faster.
+/// How often a write is tried again after a conflict.
 const ATTEMPTS: usize = 32;
 
-pub struct Registry {
+pub(crate) struct Registry {
     pub store: Store,
     pub gates: Gates,
     pub processor: Processor,
@@ -42,11 +42,11 @@ pub struct Registry {
 
 /// A last question before an object is stored or deleted: may this caller write this (new, old)?
 /// There is no new one when it is deleted, and no old one when it is created.
-pub type Guard = Arc<dyn Fn(Option<&Value>, Option<&Value>) -> Result<()> + Send + Sync>;
+pub(crate) type Guard = Arc<dyn Fn(Option<&Value>, Option<&Value>) -> Result<()> + Send + Sync>;
 
 /// What a caller of a write may say about it.
 #[derive(Clone, Default)]
-pub struct WriteOptions {
+pub(crate) struct WriteOptions {
     /// The field manager.
     pub manager: String,
     pub dry_run: bool,
@@ -71,7 +71,7 @@ impl WriteOptions {
 }
 
 impl Registry {
-    pub fn new(
+    pub(crate) fn new(
         store: Store,
         gates: Gates,
         kinds: Vec<Arc<dyn Kind>>,
@@ -100,35 +100,35 @@ impl Registry {
     }
 
     /// Remember an object whose deletion waits for its dependents.
-    pub fn note_held(&self, key: String) {
+    pub(crate) fn note_held(&self, key: String) {
         self.held
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key);
     }
 
-    pub fn take_held(&self) -> BTreeSet<String> {
+    pub(crate) fn take_held(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub fn kinds(&self) -> &[Arc<dyn Kind>] {
+    pub(crate) fn kinds(&self) -> &[Arc<dyn Kind>] {
         &self.kinds
     }
 
-    pub fn kind(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<dyn Kind>> {
+    pub(crate) fn kind(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<dyn Kind>> {
         self.by_path
             .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
     /// A kind that is always there, for the server's own use.
-    pub fn core_kind(&self, plural: &str) -> Result<&Arc<dyn Kind>> {
+    pub(crate) fn core_kind(&self, plural: &str) -> Result<&Arc<dyn Kind>> {
         self.kind("", "v1", plural)
             .ok_or_else(|| ApiError::internal(format!("{plural} are not served")))
     }
 
     /// The object as this server shows it: stored before a gate was switched on, it gets that
     /// gate's defaults now.
-    pub fn shown(&self, kind: &dyn Kind, entry: Entry) -> Entry {
+    pub(crate) fn shown(&self, kind: &dyn Kind, entry: Entry) -> Entry {
         if !kind.may_need_read(&entry.value) {
             return entry;
         }
@@ -146,7 +146,7 @@ impl Registry {
 }
 
 /// The storage key of an object.
-pub fn key(kind: &dyn Kind, namespace: &str, name: &str) -> String {
+pub(crate) fn key(kind: &dyn Kind, namespace: &str, name: &str) -> String {
     let info = kind.info();
     if info.namespaced {
         format!("{}/{namespace}/{name}", info.storage)
@@ -156,7 +156,7 @@ pub fn key(kind: &dyn Kind, namespace: &str, name: &str) -> String {
 }
 
 /// The prefix of all objects of a kind, or of one namespace.
-pub fn prefix(kind: &dyn Kind, namespace: &str) -> String {
+pub(crate) fn prefix(kind: &dyn Kind, namespace: &str) -> String {
     let info = kind.info();
     if info.namespaced && !namespace.is_empty() {
         format!("{}/{namespace}/", info.storage)
@@ -183,8 +183,8 @@ fn invalid(kind: &dyn Kind, name: &str, errors: &[field::Error]) -> Result<()> {
     Err(ApiError::invalid(info.group, info.kind, name, errors))
 }
 
-/// Forget what only the server may set on a new object, before it is asked who owns which field.
-pub fn wipe_system_fields(object: &mut Value) {
+/// Forget what only the server may set on a new object, before the owners of fields are computed.
+pub(crate) fn wipe_system_fields(object: &mut Value) {
     let metadata = object::child(object, "metadata");
     for key in [
         "creationTimestamp",

@@ -22,8 +22,8 @@ const BETWEEN_LOOKS: usize = 32;
 
 /// What to list, and as of when.
 #[derive(Clone, Debug)]
-pub struct ListOptions {
-    /// Who has it listed.
+pub(crate) struct ListOptions {
+    /// The user whose share the list counts for.
     pub flow: Flow,
     pub namespace: String,
     pub labels: LabelSelector,
@@ -34,8 +34,8 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
-    /// Everything in a namespace, or everywhere if that is empty.
-    pub fn all(flow: Flow, namespace: &str) -> Self {
+    /// Lists everything in a namespace, or everywhere if that is empty.
+    pub(crate) fn all(flow: Flow, namespace: &str) -> Self {
         Self {
             flow,
             namespace: namespace.to_owned(),
@@ -50,7 +50,7 @@ impl ListOptions {
 
 /// As of when a list is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     /// Everything that was written before the request.
     #[default]
     Newest,
@@ -61,7 +61,7 @@ pub enum Version {
 }
 
 #[derive(Debug, Default)]
-pub struct List {
+pub(crate) struct List {
     pub entries: Vec<Entry>,
     pub revision: u64,
     pub continue_token: Option<String>,
@@ -71,7 +71,7 @@ pub struct List {
 impl Version {
     /// What is wrong with the query parameters `resourceVersion` and `resourceVersionMatch` of a
     /// list.
-    pub fn problems(version: &str, matching: &str, continued: bool) -> Vec<field::Error> {
+    pub(crate) fn problems(version: &str, matching: &str, continued: bool) -> Vec<field::Error> {
         let path = Path::new("resourceVersionMatch");
         let forbidden = |why: &str| field::Error::forbidden(&path, why);
         let mut errors = Vec::new();
@@ -103,9 +103,14 @@ impl Version {
         errors
     }
 
-    /// From the query parameters `resourceVersion` and `resourceVersionMatch` of a list, once they
-    /// have no problems.
-    pub fn parse(version: &str, matching: &str, limited: bool, continued: bool) -> Result<Self> {
+    /// Reads the query parameters `resourceVersion` and `resourceVersionMatch` of a list, which
+    /// have been checked.
+    pub(crate) fn parse(
+        version: &str,
+        matching: &str,
+        limited: bool,
+        continued: bool,
+    ) -> Result<Self> {
         let number = || {
             version.parse::<u64>().map_err(|_| {
                 ApiError::bad_request(format!(
@@ -133,7 +138,7 @@ impl Version {
 }
 
 impl Registry {
-    pub async fn get(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Entry> {
+    pub(crate) async fn get(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Entry> {
         self.store.barrier().await.map_err(read_error)?;
         let key = key(kind, namespace, name);
         match self.store.get(&key) {
@@ -150,8 +155,8 @@ impl Registry {
         }
     }
 
-    /// What a list cannot show, as a warning: whoever reads it must not take it for deleted.
-    pub fn missing(&self, kind: &dyn Kind, options: &ListOptions) -> Option<String> {
+    /// What a list cannot show, as a warning: a reader must not take it for deleted.
+    pub(crate) fn missing(&self, kind: &dyn Kind, options: &ListOptions) -> Option<String> {
         let prefix = prefix(kind, &options.namespace);
         let damaged = self.store.damaged().iter();
         let keys = damaged.map(|damaged| damaged.key.as_str());
@@ -165,7 +170,7 @@ impl Registry {
         })
     }
 
-    pub async fn list(&self, kind: &dyn Kind, options: &ListOptions) -> Result<List> {
+    pub(crate) async fn list(&self, kind: &dyn Kind, options: &ListOptions) -> Result<List> {
         let prefix = prefix(kind, &options.namespace);
         let start = Start::parse(&options.continue_token, &prefix)?;
         let at = match start.revision {
@@ -321,7 +326,7 @@ impl Search<'_> {
 }
 
 /// Does the object match both selectors?
-pub fn matches(
+pub(crate) fn matches(
     kind: &dyn Kind,
     entry: &Entry,
     labels: &LabelSelector,

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 /// What part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     Main,
     Status,
     /// `spec.finalizers` of a namespace.
@@ -37,7 +37,7 @@ impl Part {
 }
 
 #[derive(Debug)]
-pub enum PatchBody {
+pub(crate) enum PatchBody {
     Json(Value),
     Merge(Value),
     Strategic(Value),
@@ -50,7 +50,7 @@ pub enum PatchBody {
 
 /// An object after a write.
 #[derive(Debug)]
-pub struct Written {
+pub(crate) struct Written {
     pub entry: Entry,
     pub created: bool,
     pub warnings: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Written {
 
 /// Which object is meant.
 #[derive(Clone, Copy)]
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     pub kind: &'a dyn Kind,
     pub namespace: &'a str,
     pub name: &'a str,
@@ -77,7 +77,7 @@ impl Target<'_> {
 
 impl Registry {
     /// `PUT`: replace the object by a decoded one.
-    pub async fn update(
+    pub(crate) async fn update(
         &self,
         target: Target<'_>,
         wanted: Value,
@@ -122,7 +122,7 @@ impl Registry {
     }
 
     /// `PATCH` in all its forms.
-    pub async fn patch(
+    pub(crate) async fn patch(
         &self,
         target: Target<'_>,
         body: &PatchBody,
@@ -237,7 +237,7 @@ impl Registry {
     }
 
     /// Write down which manager owns the fields that differ from the live object.
-    pub fn note_owner(
+    pub(crate) fn note_owner(
         &self,
         target: Target<'_>,
         live: Option<&Value>,
@@ -250,7 +250,7 @@ impl Registry {
     }
 
     /// An object as clients of this kind see it, with its kind and version.
-    pub fn outward(&self, kind: &dyn Kind, stored: Value) -> Value {
+    pub(crate) fn outward(&self, kind: &dyn Kind, stored: Value) -> Value {
         let mut object = kind.from_stored(stored);
         let map = object::map(&mut object);
         map.insert("kind".into(), kind.info().kind.into());
@@ -258,7 +258,8 @@ impl Registry {
         object
     }
 
-    /// Read, make the new object, write if nobody was faster, else again.
+    /// Reads, makes the new object, writes it if the version is still the same, and else begins
+    /// again.
     async fn change(
         &self,
         target: Target<'_>,
@@ -296,7 +297,7 @@ impl Registry {
         ))
     }
 
-    /// Store `new` in the place of `live`; `None` if somebody was faster.
+    /// Store `new` in the place of `live`; `None` if it has changed meanwhile.
     async fn replace(
         &self,
         target: Target<'_>,

@@ -15,14 +15,14 @@ use tokio::time::{Sleep, sleep};
 const LONGEST: Duration = Duration::from_secs(1);
 const PIECE: usize = 4 * 1024;
 
-pub struct Linger<S> {
+pub(super) struct Linger<S> {
     stream: S,
     /// Runs once the last answer is out.
     end: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Linger<S> {
-    pub fn new(stream: S) -> Self {
+    pub(super) fn new(stream: S) -> Self {
         Self { stream, end: None }
     }
 }

@@ -7,7 +7,7 @@ fn flow(level: Level, name: &str) -> Flow {
     }
 }
 
-/// How much each of these gets who take one at a time in turn until nobody gets any more.
+/// How much each of these flows gets if they take one at a time in turn until none gets any more.
 fn taken(pool: &mut Pool, flows: &[Flow]) -> Vec<u64> {
     let mut counts = vec![0; flows.len()];
     loop {
@@ -52,7 +52,7 @@ fn who_is_alone_gets_most_and_who_is_not_shares() {
             .map(|n| flow(Level::People, &n.to_string()))
             .collect()
     };
-    // Of 200, 90 may go to people: 30 that are kept for them, and 60 that are kept for nobody.
+    // Of 200, 90 may go to people: 30 that are kept for them, and 60 that are kept for no level.
     for (count, each) in [(1, 72), (2, 40), (9, 10)] {
         let mut pool = Pool::new(200);
         let counts = taken(&mut pool, &people(count));

@@ -15,7 +15,7 @@ const PLURALS: &[&str] = &[
 ];
 
 /// Load all rules, then follow their changes in the background.
-pub fn feed(registry: &Arc<Registry>, rbac: &Arc<RwLock<Rbac>>) {
+pub(crate) fn feed(registry: &Arc<Registry>, rbac: &Arc<RwLock<Rbac>>) {
     for plural in PLURALS {
         let Some(kind) = registry.kind("rbac.authorization.k8s.io", "v1", plural) else {
             continue;

@@ -16,7 +16,7 @@ const NAMESPACES: &[&str] = &[
     "portico-system",
 ];
 
-pub async fn bootstrap(registry: &Registry) -> Result<()> {
+pub(crate) async fn bootstrap(registry: &Registry) -> Result<()> {
     let namespaces = registry.core_kind("namespaces")?;
     for name in NAMESPACES {
         ensure(

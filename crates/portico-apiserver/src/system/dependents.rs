@@ -16,7 +16,7 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Go on with every object that is held for its dependents, for ever.
-pub async fn finish(registry: Arc<Registry>) {
+pub(crate) async fn finish(registry: Arc<Registry>) {
     for kind in stored_kinds(&registry) {
         let held = entries(&registry, kind)
             .into_iter()

@@ -11,8 +11,8 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 const CHUNK: usize = 500;
 
-/// Remove events that nobody touched for `age`, for ever.
-pub async fn expire(registry: Arc<Registry>, age: Duration) {
+/// Removes events that were not changed for `age`, in a loop without end.
+pub(crate) async fn expire(registry: Arc<Registry>, age: Duration) {
     let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

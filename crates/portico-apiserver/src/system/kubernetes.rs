@@ -20,7 +20,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(10);
 
 /// How this server is reached.
 #[derive(Clone, Debug)]
-pub struct Advertised {
+pub(crate) struct Advertised {
     pub address: SocketAddr,
     /// The Service's own addresses: the first of each service range.
     pub service_ips: Vec<IpAddr>,
@@ -29,7 +29,10 @@ pub struct Advertised {
 }
 
 /// Create the Service and its endpoints, and return what keeps them true from then on.
-pub async fn keep(registry: Arc<Registry>, advertised: Advertised) -> impl Future<Output = ()> {
+pub(crate) async fn keep(
+    registry: Arc<Registry>,
+    advertised: Advertised,
+) -> impl Future<Output = ()> {
     let mut peers = Peers::default();
     try_once(&registry, &advertised, &mut peers).await;
     async move {
@@ -47,7 +50,7 @@ async fn try_once(registry: &Registry, advertised: &Advertised, peers: &mut Peer
 }
 
 /// Take this server out of the endpoints: it stops.
-pub async fn leave(registry: &Registry, advertised: &Advertised) {
+pub(crate) async fn leave(registry: &Registry, advertised: &Advertised) {
     let gone = Txn {
         checks: Vec::new(),
         ops: vec![Op::Delete {
@@ -124,7 +127,8 @@ fn heartbeats(registry: &Registry) -> BTreeMap<String, u64> {
 struct Peers(BTreeMap<String, (u64, Instant)>);
 
 impl Peers {
-    /// Those whose heartbeat changed not long ago. One that is seen for the first time counts.
+    /// The servers whose heartbeat changed not long ago. One that is seen for the first time
+    /// counts.
     fn alive(&mut self, beats: &BTreeMap<String, u64>, now: Instant) -> Vec<String> {
         self.0.retain(|peer, _| beats.contains_key(peer));
         for (peer, beat) in beats {
@@ -161,8 +165,8 @@ fn service(advertised: &Advertised) -> Value {
     })
 }
 
-/// One slice per port and address family, since a slice has one list of ports; the first is named
-/// like the Service.
+/// Writes one slice for each port and address family, since a slice has one list of ports; the
+/// first is named like the Service.
 async fn write_endpoints(registry: &Registry, mut alive: Vec<SocketAddr>) -> Result<()> {
     alive.sort();
     alive.dedup();

@@ -8,13 +8,13 @@ mod kubernetes;
 mod namespaces;
 mod service_cidr;
 
-pub use access::feed as feed_access_rules;
-pub use bootstrap::bootstrap;
-pub use dependents::finish as finish_deletions;
-pub use events::expire as expire_events;
-pub use kubernetes::{Advertised, keep as keep_kubernetes_service, leave};
-pub use namespaces::finish as finish_namespaces;
-pub use service_cidr::keep as keep_default_service_cidr;
+pub(crate) use access::feed as feed_access_rules;
+pub(crate) use bootstrap::bootstrap;
+pub(crate) use dependents::finish as finish_deletions;
+pub(crate) use events::expire as expire_events;
+pub(crate) use kubernetes::{Advertised, keep as keep_kubernetes_service, leave};
+pub(crate) use namespaces::finish as finish_namespaces;
+pub(crate) use service_cidr::keep as keep_default_service_cidr;
 
 use crate::registry::{Part, Registry, Target, WriteOptions};
 use portico_api::kinds::Kind;

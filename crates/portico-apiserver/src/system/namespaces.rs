@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How soon a namespace that something still holds is looked at again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-pub async fn finish(registry: Arc<Registry>) {
+pub(crate) async fn finish(registry: Arc<Registry>) {
     let mut pending = terminating(&registry);
     let mut from = registry.store.revision();
     'open: loop {

@@ -1,5 +1,5 @@
-//! The ServiceCIDR `kubernetes`: the ranges that this server was given. It is there before anybody
-//! is served, and comes back when it is deleted.
+//! The ServiceCIDR `kubernetes`: the ranges that this server was given. It is there before any
+//! client is served, and comes back when it is deleted.
 
 use super::{ensure, options};
 use crate::registry::{Part, Registry, Target, key};
@@ -15,7 +15,7 @@ const NAME: &str = "kubernetes";
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// Create the object, and return what keeps it from then on.
-pub async fn keep(registry: Arc<Registry>, ranges: Vec<String>) -> impl Future<Output = ()> {
+pub(crate) async fn keep(registry: Arc<Registry>, ranges: Vec<String>) -> impl Future<Output = ()> {
     let mut differs = false;
     try_once(&registry, &ranges, &mut differs).await;
     async move {
@@ -91,7 +91,7 @@ async fn write(registry: &Registry, kind: &dyn Kind, part: Part, wanted: Value) 
         .map(|_| ())
 }
 
-/// Somebody, perhaps not this server, has said that it is ready or not.
+/// Whether it has a condition `Ready`, of this server or another.
 fn has_verdict(object: &Value) -> bool {
     let of_ready = |condition: &&Value| object::text(condition, "type") == "Ready";
     let ready = object::items(object, "status.conditions")

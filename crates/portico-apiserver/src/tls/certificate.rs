@@ -7,6 +7,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose, SerialNumber,
 };
+#[cfg(test)]
 use std::fmt;
 use std::net::IpAddr;
 use time::OffsetDateTime;
@@ -22,7 +23,7 @@ const BACKDATE: i64 = 60 * 60;
 
 /// What a certificate is for.
 #[derive(Clone, Debug)]
-pub enum Purpose {
+pub(super) enum Purpose {
     /// DNS names and addresses.
     Server(Vec<String>),
     Client {
@@ -32,12 +33,14 @@ pub enum Purpose {
 }
 
 /// A new certificate with its key, PEM.
+#[cfg(test)]
 #[derive(Clone)]
-pub struct Issued {
+pub(crate) struct Issued {
     pub certificate: String,
     pub key: String,
 }
 
+#[cfg(test)]
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issued")
@@ -48,7 +51,7 @@ impl fmt::Debug for Issued {
 
 /// The private CA.
 #[derive(Debug)]
-pub struct Issuer {
+pub(crate) struct Issuer {
     issuer: rcgen::Issuer<'static, KeyPair>,
     pub certificate: String,
 }
@@ -66,7 +69,8 @@ impl Issuer {
 
     /// A client certificate: `name` becomes the user, `groups` its groups. A node is
     /// `system:node:NAME` in `system:nodes`.
-    pub fn client(&self, name: &str, groups: &[&str], now: Timestamp) -> Result<Issued> {
+    #[cfg(test)]
+    pub(crate) fn client(&self, name: &str, groups: &[&str], now: Timestamp) -> Result<Issued> {
         let fail = |source| Error::Issue {
             subject: name.to_owned(),
             source,

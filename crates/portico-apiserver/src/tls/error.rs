@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

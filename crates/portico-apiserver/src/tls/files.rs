@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Replacing a CA takes planning: tell half a year before.
 const WARN_SECONDS: i64 = 180 * 24 * 60 * 60;
 
-/// Who may read a file.
+/// The users who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Private = 0o600,
@@ -30,14 +30,14 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub fn open(root: &Path) -> Result<Self> {
+    pub(super) fn open(root: &Path) -> Result<Self> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(root)
             .map_err(Error::file("create", root))?;
-        // A directory that was there before may be somebody's choice, but nobody else may put keys
-        // into it.
+        // A directory that was there before keeps its mode, but other users must not be able to put
+        // keys into it.
         if mode_of(root)? & 0o022 != 0 {
             return Err(Error::content(
                 root,
@@ -60,12 +60,12 @@ impl Directory {
         })
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
     /// The key in a file; made if there is none, never replaced.
-    pub fn key(&self, name: &str) -> Result<KeyPair> {
+    pub(super) fn key(&self, name: &str) -> Result<KeyPair> {
         let path = self.path(name);
         let Some(pem) = read_if_there(&path)? else {
             let fail = |source| Error::Issue {
@@ -87,7 +87,7 @@ impl Directory {
     }
 
     /// The CA; made if there is none, never replaced.
-    pub fn authority(&self, now: Timestamp) -> Result<Issuer> {
+    pub(super) fn authority(&self, now: Timestamp) -> Result<Issuer> {
         let (path, key_path) = (self.path("ca.crt"), self.path("ca.key"));
         let certificate = read_if_there(&path)?;
         if certificate.is_some() && !key_path.exists() {
@@ -120,7 +120,7 @@ impl Directory {
             "move ca.crt and ca.key away to start a new CA, and hand the new ca.crt to the clients";
         match certificate::validity(pem) {
             None => Err(Error::content(path, "it is not a PEM certificate", remedy)),
-            // What would be issued now is not valid for anybody whose clock is right.
+            // A certificate that is issued now would not be valid for clients with the right time.
             Some((begin, _)) if now.as_second() < begin => Err(Error::Clock {
                 path: path.to_owned(),
                 begin: Timestamp::from_second(begin).unwrap_or_default(),
@@ -145,7 +145,7 @@ impl Directory {
 
     /// `NAME.crt` and `NAME.key`: the key stays, the certificate is renewed when it will not do any
     /// more.
-    pub fn certificate(
+    pub(super) fn certificate(
         &self,
         authority: &Issuer,
         name: &str,
@@ -169,7 +169,7 @@ impl Directory {
 
     /// `admin.kubeconfig`, rewritten only when it says something else. A server certificate from
     /// elsewhere vouches for itself and is reached by the name it carries.
-    pub fn write_kubeconfig(
+    pub(super) fn write_kubeconfig(
         &self,
         local: SocketAddr,
         server_certificates: &str,
@@ -202,7 +202,7 @@ impl Directory {
     }
 
     /// Make a file say `text`.
-    pub fn keep(&self, name: &str, text: &str, mode: Mode) -> Result<()> {
+    pub(super) fn keep(&self, name: &str, text: &str, mode: Mode) -> Result<()> {
         let path = self.path(name);
         if read_if_there(&path)?.as_deref() == Some(text) {
             return if mode == Mode::Private {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 /// What a kubeconfig says; certificates and key are PEM.
-pub struct Kubeconfig<'a> {
+pub(crate) struct Kubeconfig<'a> {
     pub server: &'a str,
     /// The name to expect in the server's certificate, where it is not the address of `server`.
     pub server_name: Option<&'a str>,
@@ -15,8 +15,8 @@ pub struct Kubeconfig<'a> {
 }
 
 impl Kubeconfig<'_> {
-    /// As YAML. The user's name is quoted; everything else is base64 or an address.
-    pub fn render(&self) -> String {
+    /// Writes YAML. The user's name is quoted; everything else is base64 or an address.
+    pub(crate) fn render(&self) -> String {
         let user = serde_json::Value::from(self.user);
         let server_name = self
             .server_name

@@ -1,7 +1,7 @@
 //! The server's own certificates: made on first start, kept, renewed before they run out.
 //!
-//! Owns the files of the certificate directory and the TLS configuration built from them. Who a
-//! client certificate stands for is decided in `auth`.
+//! Owns the files of the certificate directory and the TLS configuration built from them. The user
+//! of a client certificate is decided in `auth`.
 //!
 //! ```text
 //! ca.crt ca.key                 signs everything below; never replaced
@@ -14,22 +14,21 @@
 mod certificate;
 mod error;
 mod files;
-pub mod kubeconfig;
+pub(crate) mod kubeconfig;
 mod server;
 mod subject;
 #[cfg(test)]
 mod tests;
 
-pub use certificate::{Issued, Issuer};
-pub use error::{Error, Result};
-pub use server::Server;
+pub(crate) use error::{Error, Result};
+pub(crate) use server::Server;
 
 use certificate::Purpose;
 use files::{Directory, Mode};
 use jiff::Timestamp;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Names every client may know the server by.
 const SERVICE_NAMES: [&str; 5] = [
@@ -42,7 +41,7 @@ const SERVICE_NAMES: [&str; 5] = [
 
 /// What the flags say about certificates.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// `--cert-dir`
     pub dir: PathBuf,
     /// Where this machine reaches the server.
@@ -61,10 +60,10 @@ pub struct Options {
 
 /// Everything the server needs to speak TLS and to sign tokens, as PEM text.
 #[derive(Clone)]
-pub struct Pki {
+pub(crate) struct Pki {
     pub server_certificates: String,
     server_key: String,
-    /// The own CA, presented with the server's certificate, so that somebody who knows only its
+    /// The own CA, presented with the server's certificate, so that a client that knows only its
     /// hash can check it.
     server_authority: Option<String>,
     pub client_authorities: String,
@@ -72,7 +71,7 @@ pub struct Pki {
     /// Where the server's files came from, for messages.
     server_files: (PathBuf, PathBuf),
     client_ca_file: PathBuf,
-    /// Written unless `--client-ca-file` says that somebody else hands out client certificates.
+    /// Written unless `--client-ca-file` says that another CA issues client certificates.
     pub kubeconfig: Option<PathBuf>,
 }
 
@@ -89,7 +88,7 @@ impl fmt::Debug for Pki {
 impl Pki {
     /// Read the certificates, making and renewing what is missing. Calling it again later renews
     /// again.
-    pub fn prepare(options: &Options, now: Timestamp) -> Result<Self> {
+    pub(crate) fn prepare(options: &Options, now: Timestamp) -> Result<Self> {
         let own_server = match (&options.cert_file, &options.key_file) {
             (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
             (None, None) => None,
@@ -145,14 +144,15 @@ impl Pki {
     }
 
     /// The private key for service-account tokens, PKCS#8 PEM.
-    pub fn token_key(&self) -> &str {
+    pub(crate) fn token_key(&self) -> &str {
         &self.token_key
     }
 }
 
 /// Sign client certificates with the CA of a certificate directory, for nodes and people. Makes no
-/// CA: a wrong path must not end in certificates that nobody accepts.
-pub fn issuer(dir: &Path, now: Timestamp) -> Result<Issuer> {
+/// CA: a wrong path must not end in certificates that no server accepts.
+#[cfg(test)]
+pub(crate) fn issuer(dir: &std::path::Path, now: Timestamp) -> Result<certificate::Issuer> {
     files::read(&dir.join("ca.crt"))?;
     Directory::open(dir)?.authority(now)
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// A TLS configuration that presents the latest certificate.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub(crate) struct Server {
     pub config: Arc<ServerConfig>,
     current: Arc<Current>,
 }
@@ -34,7 +34,7 @@ impl ResolvesServerCert for Current {
 
 impl Server {
     /// TLS 1.2 and 1.3; a client certificate is asked for, checked when sent, and not required.
-    pub fn new(pki: &Pki) -> Result<Self> {
+    pub(crate) fn new(pki: &Pki) -> Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let current = Arc::new(Current(RwLock::new(pki.certified_key()?)));
         let verifier = WebPkiClientVerifier::builder_with_provider(
@@ -63,7 +63,7 @@ impl Server {
 
     /// Present the server certificate of `pki` from now on; connections that are open stay as they
     /// are.
-    pub fn replace(&self, pki: &Pki) -> Result<()> {
+    pub(crate) fn replace(&self, pki: &Pki) -> Result<()> {
         *self
             .current
             .0

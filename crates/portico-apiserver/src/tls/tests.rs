@@ -6,6 +6,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -254,7 +255,7 @@ fn client(authority: &str, identity: Identity) -> ClientConfig {
     config
 }
 
-/// Connect over loopback; who the server takes the client for.
+/// Connects over loopback; the user that the server takes the client for.
 async fn handshake(
     server: &Server,
     client: ClientConfig,
@@ -451,7 +452,7 @@ fn a_clock_before_the_first_day_of_the_ca_is_told_with_the_way_out() {
         text.contains("this machine's clock says") && text.contains("set the clock"),
         "{text}"
     );
-    // Nothing was issued that nobody would accept.
+    // No certificate was issued that no server would accept.
     assert_eq!(FILES.map(|name| content(&options, name)), before);
     Pki::prepare(&options, later(0)).unwrap();
 }

@@ -7,35 +7,50 @@ use std::fmt;
 
 /// What kind of error.
 pub mod code {
+    /// Message Header Error.
     pub const HEADER: u8 = 1;
+    /// OPEN Message Error.
     pub const OPEN: u8 = 2;
+    /// UPDATE Message Error.
     pub const UPDATE: u8 = 3;
+    /// Hold Timer Expired.
     pub const HOLD_TIME: u8 = 4;
+    /// Finite State Machine Error.
     pub const STATE: u8 = 5;
+    /// Cease, whose subcodes are in [`super::cease`].
     pub const CEASE: u8 = 6;
 }
 
-/// Why somebody ended a session that was good.
+/// Subcodes of Cease (RFC 4486): why a speaker ended a session without an error.
 pub mod cease {
+    /// Administrative Shutdown.
     pub const SHUTDOWN: u8 = 2;
+    /// Peer De-configured.
     pub const DECONFIGURED: u8 = 3;
+    /// Administrative Reset.
     pub const RESET: u8 = 4;
+    /// Other Configuration Change.
     pub const CONFIGURATION: u8 = 6;
 }
 
 /// Says what is wrong to the peer, or comes from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
+    /// The kind of error, as in [`code`].
     pub code: u8,
+    /// The error within its kind; 0 where none is defined.
     pub subcode: u8,
+    /// The bytes that are wrong, or a text; may be empty.
     pub data: Vec<u8>,
 }
 
 impl Notification {
+    /// A notification without data.
     pub fn new(code: u8, subcode: u8) -> Self {
         Self::with(code, subcode, vec![])
     }
 
+    /// A notification with data.
     pub fn with(code: u8, subcode: u8, data: Vec<u8>) -> Self {
         Self {
             code,
@@ -44,8 +59,7 @@ impl Notification {
         }
     }
 
-    /// The end of a session that nothing is wrong with, and a word to whoever looks after the
-    /// router.
+    /// Ends a session without an error, with a text for the operator of the router (RFC 9003).
     pub fn cease(subcode: u8, text: &str) -> Self {
         let length = u8::try_from(text.len()).unwrap_or_default();
         let mut data = vec![length];
@@ -61,6 +75,7 @@ impl Notification {
         Self::with(code, subcode, reader.rest().to_vec())
     }
 
+    /// The bytes of the message.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = vec![self.code, self.subcode];
         body.extend(self.data.iter().take(LARGEST - super::HEADER - 2));

@@ -1,5 +1,5 @@
-//! OPEN: who speaks and what it can do. RFC 4271 section 4.2, capabilities of RFC 5492, long
-//! parameters of RFC 9072.
+//! OPEN: the identity of a speaker and its capabilities. RFC 4271 section 4.2, capabilities of RFC
+//! 5492, long parameters of RFC 9072.
 
 use super::{Notification, OPEN, code, frame};
 use crate::family::AfiSafi;
@@ -16,16 +16,20 @@ const RESTARTED: u16 = 0x8000;
 const MOST_RESTART_TIME: u16 = 0x0fff;
 const PRESERVED: u8 = 0x80;
 
+/// The content of an OPEN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Of the speaker, from wherever it is said.
+    /// The AS of the speaker: from the capability where it is there, otherwise from the header.
     pub asn: u32,
     /// In seconds.
     pub hold_time: u16,
+    /// The BGP identifier of the speaker.
     pub router_id: Ipv4Addr,
+    /// What the speaker can do, as far as it says.
     pub capabilities: Vec<Capability>,
 }
 
+/// A capability of RFC 5492.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// Routes of this family can be told (RFC 4760).
@@ -38,12 +42,16 @@ pub enum Capability {
     GracefulRestart(GracefulRestart),
     /// RFC 6793.
     FourOctetAs(u32),
+    /// A capability that this speaker does not know.
     Other {
+        /// Its number.
         code: u8,
+        /// Its content.
         value: Vec<u8>,
     },
 }
 
+/// The capability of graceful restart (RFC 4724).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GracefulRestart {
     /// The speaker comes from a restart: do not wait for its routes with your own.
@@ -81,7 +89,7 @@ impl Open {
         })
     }
 
-    /// As many capabilities as have room: a few of them, not all that one could think of.
+    /// Encodes the message with as many capabilities as have room.
     pub fn encode(&self) -> Vec<u8> {
         let mut values = Vec::new();
         for capability in &self.capabilities {
@@ -145,7 +153,7 @@ const GRACEFUL_RESTART: u8 = 64;
 const FOUR_OCTET_AS: u8 = 65;
 
 impl Capability {
-    /// One whose value makes no sense is one that we do not know.
+    /// Decodes a capability. One whose value makes no sense counts as unknown.
     fn decode(code: u8, value: &[u8]) -> Self {
         let known = match code {
             MULTIPROTOCOL => multiprotocol(value),

@@ -18,24 +18,31 @@ use std::net::IpAddr;
 /// What all prefixes of a message have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path {
+    /// The AS path: numbers of sequences and sets, one after the other.
     pub as_path: Vec<u32>,
     /// Among the speakers of one AS only.
     pub local_preference: Option<u32>,
+    /// The communities that are attached.
     pub communities: Communities,
 }
 
-/// Prefixes that can be reached through somebody.
+/// Prefixes of one family that are announced, and their next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
+    /// The router that they are reached through.
     pub next_hop: IpAddr,
+    /// The prefixes.
     pub prefixes: Vec<IpNet>,
 }
 
+/// The content of an UPDATE.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
+    /// Prefixes that are not reachable any more.
     pub withdrawn: Vec<IpNet>,
     /// At most one for each way to write them.
     pub reached: Vec<Reached>,
+    /// The attributes of all prefixes that are announced.
     pub path: Path,
     /// All that there is of this family has been told.
     pub end_of_rib: Option<AfiSafi>,

@@ -4,9 +4,12 @@ use crate::family::{AfiSafi, PerFamily};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+/// How a session with one peer is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// The AS of this node.
     pub local_as: u32,
+    /// The AS that the peer has to have.
     pub peer_as: u32,
     /// Tells this speaker from all others.
     pub router_id: Ipv4Addr,
@@ -32,6 +35,7 @@ impl Config {
 /// How this node is reached from a peer, by family: on the link that the session goes over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NextHops {
+    /// The address of this node in each family; `None` where it has none on that link.
     pub own: PerFamily<Option<IpAddr>>,
     /// The session itself goes over this family.
     pub session: Option<AfiSafi>,

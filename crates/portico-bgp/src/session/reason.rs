@@ -1,22 +1,33 @@
-//! Why there is no session, in words for whoever has to do something about it.
+//! Why there is no session, in words for the operator who has to mend it.
 
 use crate::message::Notification;
 use std::fmt;
 
+/// Why there is no session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// No connection, and nobody said why.
+    /// No connection within the time limit, and no error either.
     NoAnswer,
     /// No connection, for this reason.
     Unreachable(String),
     /// The peer ended the connection without a word.
-    Closed { introduced: bool, why: String },
+    Closed {
+        /// Whether the peer had sent its OPEN.
+        introduced: bool,
+        /// The error of the connection, or that the peer closed it.
+        why: String,
+    },
     /// The peer said what it does not like.
     Refused(Notification),
     /// We said it.
     Refusing(Notification),
-    /// It is not who it should be.
-    OtherAs { expected: u32, found: u32 },
+    /// The peer's AS is not the configured one.
+    OtherAs {
+        /// The AS that is configured.
+        expected: u32,
+        /// The AS in the peer's OPEN.
+        found: u32,
+    },
     /// Both have the same router ID.
     SameRouterId(std::net::Ipv4Addr),
 }

@@ -80,7 +80,7 @@ struct World {
     stale_until: Option<Time>,
     /// Bytes on their way: to the router, to the node. `None`: no connection.
     wires: Option<[VecDeque<u8>; 2]>,
-    /// Nothing goes through, and nobody hears of it.
+    /// No packet passes, and neither side sees an error.
     cut: bool,
 }
 

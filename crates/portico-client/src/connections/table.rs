@@ -1,7 +1,7 @@
-//! The decisions about connections, without sockets or a clock: who may have one more, and which
-//! ones end.
+//! The decisions about connections, without sockets or a clock: whether a peer may open one more,
+//! and which ones are closed for it.
 //!
-//! A connection counts for the address of its peer until a request has said who it is, and from
+//! A connection counts for the address of its peer until a request has shown its user, and from
 //! then on for that identity. Where there is no room the connection that has been idle for longest
 //! makes room; one with a request under way never does.
 
@@ -11,13 +11,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How many connections there may be, and for how long they may be idle.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time.
     pub all: usize,
-    /// Of those, strangers: connections on which nobody has said who they are.
+    /// How many of them may be strangers: connections on which no request has been authenticated.
     pub strangers: usize,
-    /// Of the strangers, those from one address.
+    /// How many of the strangers may come from one address.
     pub of_one_peer: usize,
     /// Connections of one identity.
     pub of_one_identity: usize,
@@ -45,6 +46,7 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The reason as a label of metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -57,9 +59,9 @@ impl Reason {
     }
 }
 
-pub type Id = u64;
+pub(super) type Id = u64;
 
-/// Whom a connection counts for.
+/// The peer or user that a connection counts for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Peer(IpAddr),
@@ -92,7 +94,7 @@ struct Connection<C> {
 }
 
 /// All connections. `C` is what ends one; the table hands it out with the reason.
-pub struct Table<C> {
+pub(super) struct Table<C> {
     limits: Limits,
     connections: HashMap<Id, Connection<C>>,
     groups: HashMap<Owner, Group>,
@@ -103,7 +105,7 @@ pub struct Table<C> {
 }
 
 impl<C> Table<C> {
-    pub fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
             connections: HashMap::new(),
@@ -114,16 +116,16 @@ impl<C> Table<C> {
         }
     }
 
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.connections.len()
     }
 
-    pub fn strangers(&self) -> usize {
+    pub(super) fn strangers(&self) -> usize {
         self.strangers
     }
 
     /// Take in a new connection. The second part of the result is what has to end for it.
-    pub fn enter(
+    pub(super) fn enter(
         &mut self,
         peer: IpAddr,
         closer: C,
@@ -159,9 +161,9 @@ impl<C> Table<C> {
         Ok((id, ended))
     }
 
-    /// A request has begun; `identity` is who sends it, where that is known. The result is a
-    /// connection of that identity that has to end, if there are too many of them.
-    pub fn begin(&mut self, id: Id, identity: Option<&str>) -> Option<C> {
+    /// A request has begun; `identity` is the user that sends it, where it is known. The result is
+    /// a connection of that identity that has to end, if there are too many of them.
+    pub(super) fn begin(&mut self, id: Id, identity: Option<&str>) -> Option<C> {
         let connection = self.connections.get_mut(&id)?;
         connection.asked = true;
         connection.under_way += 1;
@@ -189,15 +191,15 @@ impl<C> Table<C> {
     }
 
     /// An answer is on its way, and has to be taken until then. The result names it for `end`.
-    pub fn sending(&mut self, id: Id, until: Instant) -> Option<(Instant, u64)> {
+    pub(super) fn sending(&mut self, id: Id, until: Instant) -> Option<(Instant, u64)> {
         self.next += 1;
         let answer = (until, self.next);
         self.connections.get_mut(&id)?.unsent.insert(answer);
         Some(answer)
     }
 
-    /// A request is over: its answer was sent, or nobody wants it any more.
-    pub fn end(&mut self, id: Id, answer: Option<(Instant, u64)>, now: Instant) {
+    /// A request is over: its answer was sent, or the client has gone.
+    pub(super) fn end(&mut self, id: Id, answer: Option<(Instant, u64)>, now: Instant) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -213,7 +215,7 @@ impl<C> Table<C> {
     }
 
     /// Forget a connection; what would have ended it, if it was still there.
-    pub fn leave(&mut self, id: Id) -> Option<C> {
+    pub(super) fn leave(&mut self, id: Id) -> Option<C> {
         let connection = self.connections.remove(&id)?;
         if connection.under_way == 0 {
             self.rouse(id, &connection.owner, connection.idle_since);
@@ -223,13 +225,13 @@ impl<C> Table<C> {
     }
 
     /// The connection that can be missed most easily.
-    pub fn end_oldest(&mut self) -> Option<C> {
+    pub(super) fn end_oldest(&mut self) -> Option<C> {
         let (_, _, id) = *self.idle.first()?;
         self.leave(id)
     }
 
-    /// Those whose time is up.
-    pub fn overdue(&mut self, now: Instant) -> Vec<(C, Reason)> {
+    /// Removes and returns the connections whose time is up.
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<(C, Reason)> {
         let Limits {
             first_request,
             idle,

@@ -16,8 +16,8 @@ fn object(name: &str, uid: &str, version: &str) -> ConfigMap {
 struct Rig(State<ConfigMap>);
 
 impl Rig {
-    fn new() -> Rig {
-        Rig(State::default())
+    fn new() -> Self {
+        Self(State::default())
     }
 
     fn take(&mut self, event: Event<ConfigMap>) {

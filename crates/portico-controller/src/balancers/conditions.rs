@@ -7,14 +7,14 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-/// The API takes more, but nobody reads it.
+/// The API takes more, but no reader wants it.
 const MOST_LETTERS: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aspect {
+pub(super) enum Aspect {
     /// It has an address.
     Allocated,
-    /// Everybody who forwards its traffic does.
+    /// All nodes forward its traffic.
     Programmed,
     /// The address attracts traffic.
     Announced,
@@ -23,25 +23,25 @@ pub enum Aspect {
 }
 
 impl Aspect {
-    pub const ALL: [Aspect; 4] = [
-        Aspect::Allocated,
-        Aspect::Programmed,
-        Aspect::Announced,
-        Aspect::Reachable,
+    pub(super) const ALL: [Self; 4] = [
+        Self::Allocated,
+        Self::Programmed,
+        Self::Announced,
+        Self::Reachable,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Aspect::Allocated => "Allocated",
-            Aspect::Programmed => "Programmed",
-            Aspect::Announced => "Announced",
-            Aspect::Reachable => "Reachable",
+            Self::Allocated => "Allocated",
+            Self::Programmed => "Programmed",
+            Self::Announced => "Announced",
+            Self::Reachable => "Reachable",
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub(super) enum Status {
     True,
     False,
     Unknown,
@@ -54,7 +54,7 @@ impl fmt::Display for Status {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub(super) struct Verdict {
     pub status: Status,
     /// One CamelCase word.
     pub reason: String,
@@ -63,9 +63,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    pub fn new(status: Status, reason: &str, message: impl Into<String>) -> Verdict {
+    pub(super) fn new(status: Status, reason: &str, message: impl Into<String>) -> Self {
         let message: String = message.into();
-        Verdict {
+        Self {
             status,
             reason: reason.to_owned(),
             message: message.chars().take(MOST_LETTERS).collect(),
@@ -74,11 +74,11 @@ impl Verdict {
 }
 
 /// In the order of [`Aspect::ALL`].
-pub type Verdicts = [Verdict; 4];
+pub(super) type Verdicts = [Verdict; 4];
 
 /// What a Service says at the moment, of each aspect.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Present([Option<Held>; 4]);
+pub(super) struct Present([Option<Held>; 4]);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Held {
@@ -88,13 +88,13 @@ struct Held {
 }
 
 impl Present {
-    pub fn of(service: &Service) -> Present {
+    pub(super) fn of(service: &Service) -> Self {
         let conditions = service
             .status
             .as_ref()
             .and_then(|status| status.conditions.as_deref())
             .unwrap_or_default();
-        Present(Aspect::ALL.map(|aspect| {
+        Self(Aspect::ALL.map(|aspect| {
             conditions
                 .iter()
                 .find(|held| held.type_ == aspect.name())
@@ -102,17 +102,17 @@ impl Present {
         }))
     }
 
-    pub fn verdict(&self, aspect: Aspect) -> Option<&Verdict> {
+    pub(super) fn verdict(&self, aspect: Aspect) -> Option<&Verdict> {
         let at = Aspect::ALL.iter().position(|other| *other == aspect)?;
         self.0.get(at)?.as_ref().map(|held| &held.verdict)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 
     /// How much the verdicts differ from what is there.
-    pub fn differ(&self, verdicts: &Verdicts, generation: Option<i64>) -> Difference {
+    pub(super) fn differ(&self, verdicts: &Verdicts, generation: Option<i64>) -> Difference {
         let pairs = self.0.iter().zip(verdicts);
         pairs
             .map(|(held, verdict)| Held::differs(held.as_ref(), verdict, generation))
@@ -121,7 +121,7 @@ impl Present {
     }
 
     /// The conditions as they are to be written; those that are as they should be are left out.
-    pub fn patch(
+    pub(super) fn patch(
         &self,
         verdicts: &Verdicts,
         generation: Option<i64>,
@@ -141,7 +141,7 @@ impl Present {
 
 /// How much a difference matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Difference {
+pub(super) enum Difference {
     None,
     /// Words of a condition that is good: goes with the next write.
     Wording,
@@ -151,7 +151,7 @@ pub enum Difference {
 }
 
 impl Held {
-    fn of(condition: &Condition) -> Held {
+    fn of(condition: &Condition) -> Self {
         let status = match condition.status.as_str() {
             "True" => Status::True,
             "False" => Status::False,
@@ -162,14 +162,14 @@ impl Held {
             reason: condition.reason.clone(),
             message: condition.message.clone(),
         };
-        Held {
+        Self {
             verdict,
             generation: condition.observed_generation,
             since: condition.last_transition_time.0,
         }
     }
 
-    fn differs(held: Option<&Held>, verdict: &Verdict, generation: Option<i64>) -> Difference {
+    fn differs(held: Option<&Self>, verdict: &Verdict, generation: Option<i64>) -> Difference {
         let Some(held) = held else {
             return Difference::Change;
         };
@@ -209,7 +209,7 @@ fn condition(
 }
 
 /// Takes the conditions away.
-pub fn removal() -> Vec<Value> {
+pub(super) fn removal() -> Vec<Value> {
     Aspect::ALL
         .iter()
         .map(|aspect| json!({"type": aspect.name(), "$patch": "delete"}))

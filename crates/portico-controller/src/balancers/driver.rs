@@ -38,12 +38,14 @@ use crate::provider::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
 use crate::task::AbortOnDrop;
 
+/// How the controller of load balancers works.
 #[derive(Clone)]
 pub struct Options {
     /// `--cluster-name`
     pub cluster: String,
     /// `--load-balancer-class`
     pub class: Option<String>,
+    /// The port at which nodes answer for their health, where policy is `Cluster`.
     pub node_healthz_port: u16,
     /// The feature gate `LoadBalancerIPMode`.
     pub load_balancer_ip_mode: bool,
@@ -55,12 +57,13 @@ pub struct Options {
     pub release: bool,
     /// How long a Service waits after a failed try, at first and at most.
     pub retry: (Duration, Duration),
+    /// The metrics of the controller.
     pub metrics: Arc<Metrics>,
 }
 
 impl Default for Options {
-    fn default() -> Options {
-        Options {
+    fn default() -> Self {
+        Self {
             cluster: "kubernetes".to_owned(),
             class: None,
             node_healthz_port: 10256,
@@ -80,9 +83,9 @@ const BATCH: usize = 1000;
 const NODES: Duration = Duration::from_secs(1);
 /// How long requests may take to end after the order to stop.
 const DRAIN: Duration = Duration::from_secs(5);
-/// For the API server to answer.
+/// The time limit for the API server to answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// For a provider to answer.
+/// The time limit for a provider to answer.
 const CALL: Duration = Duration::from_secs(600);
 /// Writes of mere conditions at a time: providers that are slow do not hold them up.
 const WRITES: usize = 16;
@@ -196,7 +199,7 @@ impl Controller {
         provider: Arc<dyn Provider>,
         options: Options,
         notes: mpsc::Sender<Note>,
-    ) -> Controller {
+    ) -> Self {
         let surroundings = Surroundings {
             cluster: options.cluster.clone(),
             node_healthz_port: options.node_healthz_port,
@@ -208,7 +211,7 @@ impl Controller {
             first: options.retry.0,
             last: options.retry.1,
         };
-        Controller {
+        Self {
             state: State::new(
                 surroundings,
                 provider.name(),
@@ -470,7 +473,7 @@ impl Controller {
         }
     }
 
-    /// Nothing more is done about a Service for the moment.
+    /// Notes that nothing more is done about a Service for the moment.
     fn passed(&mut self, key: &ObjectKey) {
         if let Some(took) = self.node_pass.done(key, Instant::now()) {
             self.options.metrics.node_pass(took);

@@ -1,4 +1,4 @@
-//! Events for people who look at a Service: what is said again is counted, and nobody is flooded.
+//! Events for people who look at a Service: a repeated Event is counted, and their rate is limited.
 //!
 //! [`SaidEvents`] decides and touches nothing; [`send`] writes. Nothing waits for it: what is too much
 //! is dropped, and is in the log.
@@ -21,17 +21,17 @@ use portico_model::key::ObjectKey;
 
 /// What kube's own controller calls itself in Events.
 const SOURCE: &str = "service-controller";
-/// Of one Service: at once, and how long until there is room for one more.
+/// The Events of one Service: the most at once, and how long until there is room for one more.
 const OF_ONE: (f64, Duration) = (25.0, Duration::from_secs(300));
-/// Of all Services, warnings and others apart.
+/// The same for all Services, warnings and others apart.
 const OF_ALL: (f64, Duration) = (100.0, Duration::from_millis(100));
 /// What was said longer ago is said anew.
 const FORGET: Duration = Duration::from_secs(600);
 /// Remembered sayings; when there are more, all are forgotten.
 const MOST: usize = 4096;
 
-/// Write Events until nobody can leave notes any more.
-pub async fn send(client: Client, mut notes: mpsc::Receiver<Note>, metrics: Arc<Metrics>) {
+/// Writes Events until the last sender of notes is dropped.
+pub(super) async fn send(client: Client, mut notes: mpsc::Receiver<Note>, metrics: Arc<Metrics>) {
     let mut said_events = SaidEvents::new(Instant::now());
     while let Some(note) = notes.recv().await {
         let clock = Timestamp::now();
@@ -100,9 +100,9 @@ struct Entry {
 }
 
 impl SaidEvents {
-    fn new(now: Instant) -> SaidEvents {
+    fn new(now: Instant) -> Self {
         let room = Room::new(OF_ALL.0, now);
-        SaidEvents {
+        Self {
             said: HashMap::new(),
             room_of: HashMap::new(),
             normal: room.clone(),
@@ -155,8 +155,8 @@ struct Room {
 }
 
 impl Room {
-    fn new(left: f64, now: Instant) -> Room {
-        Room { left, since: now }
+    fn new(left: f64, now: Instant) -> Self {
+        Self { left, since: now }
     }
 
     fn take(&mut self, (burst, refill): (f64, Duration), now: Instant) -> bool {

@@ -14,17 +14,18 @@ use crate::provider::{Abilities, Host, Ingress};
 use portico_view::text::few;
 use portico_view::{Owner, OwnerScope};
 
-/// For nodes to report a change before they are called late: they tell twice a second.
+/// The time limit for nodes to report a change before they are called late: they tell twice a
+/// second.
 const SETTLE: Duration = Duration::from_secs(1);
 /// A node that gets ahead is waited for longer than one that stands still.
 const MOST: Duration = Duration::from_secs(10);
-/// For a node that starts to report to catch up.
+/// The time limit for a node that starts to report to catch up.
 const JOIN: Duration = Duration::from_secs(5);
 /// So many nodes are named.
 const MOST_NAMED: usize = 5;
 const BY_BGP: &str = "by BGP from ";
 
-pub struct View<'a> {
+pub(super) struct View<'a> {
     pub facts: &'a Facts,
     pub memory: &'a Memory,
     pub provider: &'a str,
@@ -39,7 +40,7 @@ pub struct View<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Judgement {
+pub(super) struct Judgement {
     pub verdicts: Verdicts,
     /// It is too early to say; at this time it is not.
     pub wait: Option<Instant>,
@@ -48,7 +49,7 @@ pub struct Judgement {
 /// A verdict, or from when on there is one.
 type Maybe = Result<Verdict, Instant>;
 
-pub fn judge(view: &View<'_>) -> Judgement {
+pub(super) fn judge(view: &View<'_>) -> Judgement {
     let [programmed, announced] = [view.programmed(), view.announced()];
     let wait = [&programmed, &announced]
         .into_iter()
@@ -294,7 +295,7 @@ impl View<'_> {
     }
 
     /// Who has each of its addresses.
-    pub fn owners(&self) -> Vec<Owner> {
+    pub(super) fn owners(&self) -> Vec<Owner> {
         let is_alive =
             |node: &str| self.reports.is_alive(node, self.now) && self.nodes.exists(node);
         let may_serve = |node: &str| !self.facts.request.local || self.served.nodes.contains(node);
@@ -314,7 +315,7 @@ impl View<'_> {
             .collect()
     }
 
-    /// Who serves is not enough: somebody has to attract the traffic.
+    /// Nodes that serve are not enough: a node has to attract the traffic.
     fn reachable(&self, announced: &Verdict) -> Verdict {
         let (key, served) = (&self.facts.key, &self.served);
         if served.ready + served.ending == 0 {
@@ -361,7 +362,7 @@ impl View<'_> {
         node.installed >= self.version && node.trouble_with(&self.facts.key.to_string()).is_none()
     }
 
-    /// Until when a node that is behind is waited for.
+    /// The time until which a node that is behind is waited for.
     fn patience(&self, node: &Reporter) -> Instant {
         let moving = (node.advanced + SETTLE).min(self.since + MOST);
         (self.since + SETTLE).max(node.since + JOIN).max(moving)
@@ -421,7 +422,7 @@ fn by_nodes(owners: &[Owner]) -> Verdict {
 }
 
 /// What a message says of owners at layer 2.
-pub fn layer2_part(message: &str) -> &str {
+pub(super) fn layer2_part(message: &str) -> &str {
     message.split(BY_BGP).next().unwrap_or_default()
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::provider::{Balancer, Endpoint, Node, ProviderError, Request};
 
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub(super) struct Memory {
     /// What the provider last made.
     pub made: Option<Made>,
     /// Why the last call failed.
@@ -23,8 +23,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What was made is not complete.
-    pub fn is_pending(&self) -> bool {
+    /// Whether what was made is not complete yet.
+    pub(super) fn is_pending(&self) -> bool {
         self.made
             .as_ref()
             .is_some_and(|made| made.balancer.pending.is_some())
@@ -33,7 +33,7 @@ impl Memory {
 
 /// A load balancer, with what was asked for.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub(super) struct Made {
     pub request: Arc<Request>,
     pub nodes: Arc<[Node]>,
     pub endpoints: Arc<[Endpoint]>,
@@ -41,7 +41,7 @@ pub struct Made {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub(super) struct Trouble {
     pub kind: Kind,
     pub reason: String,
     pub message: String,
@@ -50,7 +50,7 @@ pub struct Trouble {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// It takes time; when to ask again.
     Waiting(Duration),
     /// It cannot be done as things are.
@@ -60,7 +60,7 @@ pub enum Kind {
 
 impl Trouble {
     /// What follows from an answer; `before` is the trouble there was.
-    pub fn of(error: &ProviderError, before: Option<&Trouble>) -> Option<Trouble> {
+    pub(super) fn of(error: &ProviderError, before: Option<&Self>) -> Option<Self> {
         let attempts = before.map_or(0, |before| before.attempts);
         let (kind, reason) = match error {
             ProviderError::Elsewhere => return None,
@@ -73,7 +73,7 @@ impl Trouble {
         } else {
             attempts.saturating_add(1)
         };
-        Some(Trouble {
+        Some(Self {
             kind,
             reason: reason.to_owned(),
             message: error.to_string(),
@@ -81,15 +81,15 @@ impl Trouble {
         })
     }
 
-    pub fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         matches!(self.kind, Kind::Waiting(_))
     }
 
-    pub fn is_refused(&self) -> bool {
+    pub(super) fn is_refused(&self) -> bool {
         self.kind == Kind::Refused
     }
 
-    pub fn told(&self) -> String {
+    pub(super) fn told(&self) -> String {
         format!("{} (attempt {})", self.message, self.attempts)
     }
 }

@@ -18,7 +18,7 @@ struct Operation {
     operation: &'static str,
 }
 
-/// Shared by the controller and who shows it.
+/// Shared by the controller and the metrics page.
 pub struct Metrics {
     registry: Mutex<Registry>,
     syncs: Counter,
@@ -40,11 +40,11 @@ pub struct Metrics {
 }
 
 impl Default for Metrics {
-    fn default() -> Metrics {
+    fn default() -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 20));
         // As kube's own controller has them, so that its dashboards fit.
         let known = || Histogram::new(exponential_buckets(1.0, 2.0, 15));
-        let metrics = Metrics {
+        let metrics = Self {
             registry: Mutex::default(),
             syncs: Counter::default(),
             calls: Family::default(),
@@ -166,7 +166,7 @@ impl Metrics {
         show_features(&mut registry, &[feature]);
     }
 
-    /// For `/metrics`.
+    /// The answer of `/metrics`.
     pub fn text(&self) -> String {
         portico_client::metrics::text(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -176,6 +176,7 @@ impl Metrics {
         register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Notes whether this replica leads.
     pub fn lead(&self, leading: bool) {
         self.leading.set(leading.into());
     }

@@ -8,13 +8,13 @@ use portico_model::key::ObjectKey;
 /// The Services that have still to be told. A change that comes before all are done belongs to the
 /// same pass.
 #[derive(Debug, Default)]
-pub struct NodePass {
+pub(super) struct NodePass {
     since: Option<Instant>,
     left: HashSet<ObjectKey>,
 }
 
 impl NodePass {
-    pub fn begin(&mut self, services: Vec<ObjectKey>, now: Instant) {
+    pub(super) fn begin(&mut self, services: Vec<ObjectKey>, now: Instant) {
         self.left.extend(services);
         if !self.left.is_empty() {
             self.since.get_or_insert(now);
@@ -22,7 +22,7 @@ impl NodePass {
     }
 
     /// A Service is done, or gone. How long the pass took, if it was the last.
-    pub fn done(&mut self, service: &ObjectKey, now: Instant) -> Option<Duration> {
+    pub(super) fn done(&mut self, service: &ObjectKey, now: Instant) -> Option<Duration> {
         let last = self.left.remove(service) && self.left.is_empty();
         last.then(|| self.since.take())
             .flatten()

@@ -13,7 +13,7 @@ use crate::provider::Node;
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 #[derive(Debug, Default)]
-pub struct Nodes {
+pub(super) struct Nodes {
     /// With what a load balancer has to know of it, if it may get traffic.
     all: BTreeMap<Arc<str>, Option<Node>>,
     fit: Arc<[Node]>,
@@ -21,31 +21,31 @@ pub struct Nodes {
 
 impl Nodes {
     /// Says whether this changes anything.
-    pub fn apply(&mut self, node: &ApiNode) -> bool {
+    pub(super) fn apply(&mut self, node: &ApiNode) -> bool {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let facts = fitness::unfit(node).is_none().then(|| facts(name, node));
         self.all.insert(name.into(), facts.clone()) != Some(facts)
     }
 
-    pub fn delete(&mut self, name: &str) -> bool {
+    pub(super) fn delete(&mut self, name: &str) -> bool {
         self.all.remove(name).is_some()
     }
 
     /// Forget those that a list did not have.
-    pub fn retain(&mut self, listed: impl Fn(&str) -> bool) -> bool {
+    pub(super) fn retain(&mut self, listed: impl Fn(&str) -> bool) -> bool {
         let before = self.all.len();
         self.all.retain(|name, _| listed(name));
         self.all.len() != before
     }
 
-    /// Those that load balancers may send traffic to, sorted by name: as of the last
+    /// The nodes that load balancers may send traffic to, sorted by name: as of the last
     /// [`Nodes::settle`].
-    pub fn fit(&self) -> &Arc<[Node]> {
+    pub(super) fn fit(&self) -> &Arc<[Node]> {
         &self.fit
     }
 
     /// Many changes in a short time become one. Says whether there is one.
-    pub fn settle(&mut self) -> bool {
+    pub(super) fn settle(&mut self) -> bool {
         let fit: Arc<[Node]> = self.all.values().flatten().cloned().collect();
         let changed = fit != self.fit;
         if changed {
@@ -54,11 +54,11 @@ impl Nodes {
         changed
     }
 
-    pub fn exists(&self, name: &str) -> bool {
+    pub(super) fn exists(&self, name: &str) -> bool {
         self.all.contains_key(name)
     }
 
-    pub fn is_fit(&self, name: &str) -> bool {
+    pub(super) fn is_fit(&self, name: &str) -> bool {
         self.all.get(name).is_some_and(Option::is_some)
     }
 }
@@ -93,8 +93,8 @@ fn facts(name: &str, node: &ApiNode) -> Node {
     }
 }
 
-/// Of the proxy, which is what answers for a node; a kubelet that does not know it has the same or
-/// a newer one.
+/// The version of the proxy, which is what answers for a node; a kubelet that does not know it has
+/// the same or a newer one.
 fn version(node: &ApiNode) -> String {
     let info = node
         .status

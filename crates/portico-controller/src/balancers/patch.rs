@@ -7,8 +7,8 @@ use super::conditions;
 use super::service::{Claim, FINALIZER, Facts, Ownership};
 use crate::provider::{Host, Ingress, IpMode};
 
-/// Before the first call of the provider.
-pub fn hold(facts: &Facts, ours: &Ownership, conditions: &[Value]) -> Value {
+/// The patch before the first call of the provider.
+pub(super) fn hold(facts: &Facts, ours: &Ownership, conditions: &[Value]) -> Value {
     json!({
         "metadata": {"uid": facts.uid(), "resourceVersion": facts.resource_version, "finalizers": [FINALIZER, ours.finalizer]},
         "status": {"conditions": conditions},
@@ -17,7 +17,7 @@ pub fn hold(facts: &Facts, ours: &Ownership, conditions: &[Value]) -> Value {
 
 /// `ingress` is always written whole, and only onto what it was decided on; its modes with the
 /// feature gate alone.
-pub fn status(
+pub(super) fn status(
     facts: &Facts,
     ingress: Option<&[Ingress]>,
     ip_mode: bool,
@@ -35,9 +35,9 @@ pub fn status(
     }
 }
 
-/// After the last call of the provider. The shared finalizer and the address stay where somebody
-/// else has taken over.
-pub fn release(facts: &Facts, ours: &Ownership) -> Value {
+/// The patch after the last call of the provider. The shared finalizer and the address stay where
+/// another controller has taken over.
+pub(super) fn release(facts: &Facts, ours: &Ownership) -> Value {
     let metadata = |finalizers: Value| json!({"uid": facts.uid(), "$deleteFromPrimitiveList/finalizers": finalizers});
     let conditions = if facts.conditions.is_empty() {
         Vec::new()

@@ -1,4 +1,4 @@
-//! What nodes report: how far each has installed Services, and who is still heard from.
+//! What nodes report: how far each has installed Services, and which of them still report.
 //!
 //! Clocks of two machines are compared only at first sight, when there is nothing else: later a
 //! report is alive for as long as its Lease promises since this controller saw it renewed. Where
@@ -19,7 +19,7 @@ use portico_view::{Owners, life};
 const LONGEST_SILENCE: Duration = Duration::from_secs(75);
 
 #[derive(Debug, Default)]
-pub struct Reports {
+pub(super) struct Reports {
     nodes: BTreeMap<String, Reporter>,
     /// Who has announced addresses, by what the nodes report.
     owners: Owners,
@@ -29,7 +29,7 @@ pub struct Reports {
 
 /// What is new by a report.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changed {
+pub(super) struct Changed {
     /// The Services whose trouble on this node is new or over.
     pub services: Vec<String>,
     /// The addresses that it announces in another way.
@@ -37,7 +37,7 @@ pub struct Changed {
 }
 
 #[derive(Debug)]
-pub struct Reporter {
+pub(super) struct Reporter {
     pub report: NodeReport,
     /// Where its node ports answer.
     pub reach: NodePortReach,
@@ -56,7 +56,7 @@ pub struct Reporter {
 
 impl Reporter {
     /// Why it has not installed a Service that it knows of.
-    pub fn trouble_with(&self, service: &str) -> Option<&str> {
+    pub(super) fn trouble_with(&self, service: &str) -> Option<&str> {
         let behind = self
             .report
             .behind
@@ -66,7 +66,7 @@ impl Reporter {
     }
 
     /// Takes part at layer 2.
-    pub fn answers(&self) -> bool {
+    pub(super) fn answers(&self) -> bool {
         self.report
             .announcing
             .as_ref()
@@ -74,7 +74,7 @@ impl Reporter {
     }
 
     /// Has a BGP session.
-    pub fn peers(&self) -> bool {
+    pub(super) fn peers(&self) -> bool {
         let announcing = self.report.announcing.as_ref();
         announcing.is_some_and(|announcing| {
             announcing
@@ -86,19 +86,19 @@ impl Reporter {
 }
 
 impl Reports {
-    pub fn owners(&self) -> &Owners {
+    pub(super) fn owners(&self) -> &Owners {
         &self.owners
     }
 
     /// Those whose reports are alive.
-    pub fn alive(&self, now: Instant) -> impl Iterator<Item = (&str, &Reporter)> {
+    pub(super) fn alive(&self, now: Instant) -> impl Iterator<Item = (&str, &Reporter)> {
         let at = self.judged_at(now);
         let alive = self.nodes.iter().filter(move |(_, node)| at < node.expires);
         alive.map(|(name, node)| (name.as_str(), node))
     }
 
     /// Those that have reported, and do so no more.
-    pub fn silent(&self, now: Instant) -> impl Iterator<Item = &str> {
+    pub(super) fn silent(&self, now: Instant) -> impl Iterator<Item = &str> {
         let at = self.judged_at(now);
         let silent = self
             .nodes
@@ -107,7 +107,7 @@ impl Reports {
         silent.map(|(name, _)| name.as_str())
     }
 
-    pub fn is_alive(&self, node: &str, now: Instant) -> bool {
+    pub(super) fn is_alive(&self, node: &str, now: Instant) -> bool {
         let at = self.judged_at(now);
         self.nodes.get(node).is_some_and(|node| at < node.expires)
     }
@@ -137,7 +137,7 @@ impl Reports {
     }
 
     /// A Lease is there, or was renewed.
-    pub fn apply(&mut self, lease: &Lease, now: Instant, clock: Timestamp) -> Changed {
+    pub(super) fn apply(&mut self, lease: &Lease, now: Instant, clock: Timestamp) -> Changed {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let Some(node) = report::node_of_lease(name) else {
             return Changed::default();
@@ -207,7 +207,7 @@ impl Reports {
         }
     }
 
-    pub fn delete(&mut self, lease: &str) -> Changed {
+    pub(super) fn delete(&mut self, lease: &str) -> Changed {
         let Some(node) = report::node_of_lease(lease) else {
             return Changed::default();
         };
@@ -221,17 +221,17 @@ impl Reports {
     }
 
     /// The Leases that a list did not have.
-    pub fn missing(&self, listed: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(super) fn missing(&self, listed: impl Fn(&str) -> bool) -> Vec<String> {
         let leases = self.nodes.keys().map(|node| report::lease_name(node));
         leases.filter(|lease| !listed(lease)).collect()
     }
 
-    pub fn reach(&self, node: &str) -> Option<&NodePortReach> {
+    pub(super) fn reach(&self, node: &str) -> Option<&NodePortReach> {
         self.nodes.get(node).map(|reporter| &reporter.reach)
     }
 
     /// Of the nodes that have addresses in port partitions.
-    pub fn divided(&self) -> BTreeMap<String, NodePortReach> {
+    pub(super) fn divided(&self) -> BTreeMap<String, NodePortReach> {
         let divided = self
             .nodes
             .iter()
@@ -242,7 +242,7 @@ impl Reports {
     }
 
     /// When somebody falls silent, if nothing comes in.
-    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let at = self.judged_at(now);
         let alive = self.nodes.values().filter(|node| at < node.expires);
         let ends = alive.map(|node| match (node.expires > now, self.heard) {
@@ -270,11 +270,11 @@ fn changed_troubles(before: Option<&NodeReport>, after: &NodeReport) -> Vec<Stri
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
     use serde_json::json;
 
-    pub fn lease(node: &str, renewed: &str, report: &NodeReport) -> Lease {
+    pub(crate) fn lease(node: &str, renewed: &str, report: &NodeReport) -> Lease {
         let lease = json!({
             "metadata": {"name": report::lease_name(node), "annotations": {report::ANNOTATION: serde_json::to_string(report).unwrap()}},
             "spec": {"leaseDurationSeconds": 30, "renewTime": renewed},

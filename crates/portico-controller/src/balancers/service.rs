@@ -26,7 +26,7 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 
 /// Which Services are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ownership {
+pub(super) struct Ownership {
     provider: String,
     /// `--load-balancer-class`: only Services of this class, if it is given.
     class: Option<String>,
@@ -36,12 +36,12 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    pub fn new(provider: &str, class: Option<String>) -> Ownership {
+    pub(super) fn new(provider: &str, class: Option<String>) -> Self {
         let kind = provider.split(':').next().unwrap_or_default();
         let finalizer = class
             .clone()
             .unwrap_or_else(|| format!("portico.dev/{kind}"));
-        Ownership {
+        Self {
             provider: kind.to_owned(),
             class,
             finalizer,
@@ -59,19 +59,19 @@ impl Ownership {
 
 /// What the controller has to do with a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub(super) enum Claim {
     /// It gets a load balancer.
     Wanted,
     /// It had one from us, and is to have none.
     CleanUp,
-    /// The same, and somebody else makes it a load balancer now: what they write is left alone.
+    /// The same, and another controller makes the load balancer now: what it writes is left alone.
     HandOver,
     NotOurs,
 }
 
 /// What of the cluster goes into a request.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub(super) struct Surroundings {
     pub cluster: String,
     pub node_healthz_port: u16,
     /// Whether addresses are written with their `ipMode`.
@@ -82,7 +82,7 @@ pub struct Surroundings {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
+pub(super) struct Facts {
     pub key: ObjectKey,
     pub version: u64,
     pub resource_version: String,
@@ -107,18 +107,18 @@ pub struct Facts {
 
 /// What a Service says of the addresses of its node ports.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Selection {
+pub(super) struct Selection {
     pub partition: Option<Arc<str>>,
     within: Option<Vec<AddressRange>>,
 }
 
 impl Selection {
-    fn of(metadata: &ObjectMeta) -> Selection {
+    fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |key: &str| {
             let value = metadata.annotations.as_ref()?.get(key)?.trim();
             (!value.is_empty()).then_some(value)
         };
-        Selection {
+        Self {
             partition: annotation(PORT_PARTITION).map(Arc::from),
             // What cannot be read selects no address, as on the nodes.
             within: annotation(NODE_PORT_ADDRESSES)
@@ -128,7 +128,7 @@ impl Selection {
 
     /// The node with those of its addresses on which the Service's node ports answer, if there are
     /// any.
-    pub fn of_node(&self, node: &Node, reach: Option<&NodePortReach>) -> Option<Node> {
+    pub(super) fn of_node(&self, node: &Node, reach: Option<&NodePortReach>) -> Option<Node> {
         let in_partition = |address: IpAddr| match (&self.partition, reach) {
             (None, reach) => reach.is_none_or(|reach| reach.partition_of(address).is_none()),
             (Some(_), None) => false,
@@ -142,18 +142,18 @@ impl Selection {
         let had = node.addresses.len();
         node.addresses
             .retain(|address| in_partition(*address) && is_within(*address));
-        let all_are_its = *self == Selection::default() && node.addresses.len() == had;
+        let all_are_its = *self == Self::default() && node.addresses.len() == had;
         (all_are_its || !node.addresses.is_empty()).then_some(node)
     }
 
     /// It follows from the partition alone.
-    pub fn selects_no_addresses(&self) -> bool {
+    pub(super) fn selects_no_addresses(&self) -> bool {
         self.within.is_none()
     }
 }
 
 impl Facts {
-    pub fn of(service: &Service, surroundings: &Surroundings) -> Facts {
+    pub(super) fn of(service: &Service, surroundings: &Surroundings) -> Self {
         let (metadata, spec) = (&service.metadata, service.spec.clone().unwrap_or_default());
         let ours = &surroundings.ownership;
         let has = |finalizer: &str| {
@@ -170,7 +170,7 @@ impl Facts {
         let ends = deleting || released;
         let claim = claim(&spec, ends, shared, has(&ours.finalizer), ours);
         let labels = metadata.labels.as_ref();
-        Facts {
+        Self {
             key: key_of(metadata),
             version: version(metadata),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
@@ -189,7 +189,7 @@ impl Facts {
     }
 
     /// Whether the status says this, as far as the API server can say it.
-    pub fn shows(&self, ingress: &[Ingress]) -> bool {
+    pub(super) fn shows(&self, ingress: &[Ingress]) -> bool {
         match self.drops_ip_mode {
             true => {
                 let hosts = ingress.iter().map(|point| &point.host);
@@ -199,12 +199,12 @@ impl Facts {
         }
     }
 
-    pub fn uid(&self) -> &str {
+    pub(super) fn uid(&self) -> &str {
         &self.request.service.uid
     }
 
     /// Is this the same version of the same Service, or a later one?
-    pub fn is_not_older(&self, metadata: &ObjectMeta) -> bool {
+    pub(super) fn is_not_older(&self, metadata: &ObjectMeta) -> bool {
         metadata.uid.as_deref() == Some(self.uid()) && self.version >= version(metadata)
     }
 }
@@ -300,13 +300,13 @@ fn request(service: &Service, spec: ServiceSpec, surroundings: &Surroundings) ->
     }
 }
 
-/// As the cloud controllers of Kubernetes have always made it.
+/// The name of a load balancer, as the cloud controllers of Kubernetes make it.
 pub fn balancer_name(uid: &str) -> String {
     let letters = uid.chars().filter(|letter| *letter != '-');
     std::iter::once('a').chain(letters).take(32).collect()
 }
 
-pub fn parse_protocol(text: Option<&str>) -> Protocol {
+pub(super) fn parse_protocol(text: Option<&str>) -> Protocol {
     text.and_then(Protocol::named).unwrap_or(Protocol::Tcp)
 }
 

@@ -14,7 +14,7 @@ use crate::provider::{Endpoint, Protocol};
 use portico_model::key::ObjectKey;
 
 #[derive(Debug, Default)]
-pub struct Slices {
+pub(super) struct Slices {
     slices: BTreeMap<ObjectKey, Slice>,
     by_service: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// There are few nodes and many endpoints.
@@ -35,7 +35,7 @@ struct Port {
     port: u16,
 }
 
-/// That gets traffic, if only while it ends.
+/// An endpoint that gets traffic, if only while it terminates.
 #[derive(Debug, PartialEq)]
 struct Known {
     address: IpAddr,
@@ -45,7 +45,7 @@ struct Known {
 
 /// What a Service has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub(super) struct Served {
     pub ready: usize,
     /// Not ready, but still serving while they end.
     pub ending: usize,
@@ -55,7 +55,7 @@ pub struct Served {
 
 impl Slices {
     /// The Services that this changes.
-    pub fn apply(&mut self, slice: &EndpointSlice) -> Vec<ObjectKey> {
+    pub(super) fn apply(&mut self, slice: &EndpointSlice) -> Vec<ObjectKey> {
         let key = key_of(&slice.metadata);
         let Some(after) = self.parse(&key, slice) else {
             return self.delete(&key).into_iter().collect();
@@ -75,7 +75,7 @@ impl Slices {
         before.into_iter().chain([service]).collect()
     }
 
-    pub fn delete(&mut self, key: &ObjectKey) -> Option<ObjectKey> {
+    pub(super) fn delete(&mut self, key: &ObjectKey) -> Option<ObjectKey> {
         let service = self.slices.remove(key)?.service;
         if let Some(slices) = self.by_service.get_mut(&service) {
             slices.remove(key);
@@ -87,7 +87,7 @@ impl Slices {
     }
 
     /// Forget those that a list did not have. The Services that this changes.
-    pub fn retain(&mut self, listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
+    pub(super) fn retain(&mut self, listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
         let gone: Vec<ObjectKey> = self
             .slices
             .keys()
@@ -97,7 +97,7 @@ impl Slices {
         gone.iter().filter_map(|key| self.delete(key)).collect()
     }
 
-    pub fn served(&self, service: &ObjectKey) -> Served {
+    pub(super) fn served(&self, service: &ObjectKey) -> Served {
         let known = || self.of(service).flat_map(|slice| &slice.endpoints);
         let ready = known().filter(|endpoint| endpoint.ready).count();
         let counts = |endpoint: &&Known| endpoint.ready || ready == 0;
@@ -113,7 +113,7 @@ impl Slices {
     }
 
     /// The ready ones for each port, sorted.
-    pub fn endpoints(&self, service: &ObjectKey) -> Vec<Endpoint> {
+    pub(super) fn endpoints(&self, service: &ObjectKey) -> Vec<Endpoint> {
         let mut endpoints: Vec<Endpoint> = self.of(service).flat_map(Slice::endpoints).collect();
         endpoints.sort_unstable();
         endpoints.dedup();

@@ -25,10 +25,10 @@ use super::slices::Slices;
 use crate::provider::{Abilities, Endpoint, Node, Request};
 use portico_model::key::ObjectKey;
 
-pub use notes::{Note, OWNER_CHANGED};
-pub use steps::{Call, Called, Step, Write};
+pub(super) use notes::{Note, OWNER_CHANGED};
+pub(super) use steps::{Call, Called, Step, Write};
 
-pub struct State {
+pub(super) struct State {
     pub surroundings: Surroundings,
     provider: String,
     abilities: Abilities,
@@ -55,7 +55,7 @@ type NodesIn = BTreeMap<Option<Arc<str>>, Arc<[Node]>>;
 
 /// Services to look at.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub(super) struct Touched {
     /// The provider may have to be called.
     pub syncs: BTreeSet<ObjectKey>,
     /// Conditions may have changed.
@@ -71,7 +71,7 @@ struct Entry {
     since: Instant,
     memory: Memory,
     run: Run,
-    /// Load balancers of Services that are gone although nobody let them go.
+    /// Load balancers of Services that are gone although their finalizer was never removed here.
     orphans: Vec<Arc<Request>>,
     /// When conditions were last written.
     told: Option<Instant>,
@@ -96,21 +96,21 @@ struct Run {
     writes: u32,
     /// What the call under way asks for.
     asked: Option<steps::Asked>,
-    /// Somebody was told that it is being ensured.
+    /// Whether an Event has said that it is being ensured.
     ensuring: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ReportSummary {
-    /// Every node has at least this version. `None`: nobody reports.
+    /// Every node has at least this version. `None`: no node reports.
     floor: Option<u64>,
-    /// Who announces addresses: at layer 2, by BGP.
+    /// The nodes that announce addresses, and whether at layer 2 and by BGP.
     announcers: Vec<(String, bool, bool)>,
 }
 
 impl Entry {
-    fn new(now: Instant) -> Entry {
-        Entry {
+    fn new(now: Instant) -> Self {
+        Self {
             facts: None,
             version: 0,
             since: now,
@@ -124,13 +124,13 @@ impl Entry {
 }
 
 impl State {
-    pub fn new(
+    pub(super) fn new(
         surroundings: Surroundings,
         provider: &str,
         abilities: Abilities,
         resync: Duration,
-    ) -> State {
-        State {
+    ) -> Self {
+        Self {
             surroundings,
             provider: provider.to_owned(),
             abilities,
@@ -149,26 +149,26 @@ impl State {
     }
 
     /// The Services to look at since the last call.
-    pub fn take_touched(&mut self) -> Touched {
+    pub(super) fn take_touched(&mut self) -> Touched {
         mem::take(&mut self.touched)
     }
 
     /// What people should be told since the last call.
-    pub fn take_notes(&mut self) -> Vec<Note> {
+    pub(super) fn take_notes(&mut self) -> Vec<Note> {
         mem::take(&mut self.notes)
     }
 
-    pub fn services(&self) -> usize {
+    pub(super) fn services(&self) -> usize {
         self.services.len()
     }
 
-    /// When something changes though nothing comes in.
-    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    /// When something is due although no input comes.
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         self.reports.next_deadline(now)
     }
 
-    /// Something became free at the provider.
-    pub fn freed(&mut self) {
+    /// Notes that something became free at the provider.
+    pub(super) fn freed(&mut self) {
         let refused = self.services.iter().filter(|(_, entry)| {
             entry
                 .memory
@@ -181,8 +181,8 @@ impl State {
             .extend(refused.map(|(key, _)| key.clone()));
     }
 
-    /// What there is to give changed at the provider.
-    pub fn ensure_all(&mut self) {
+    /// Notes that what the provider can give has changed, so that every Service is ensured again.
+    pub(super) fn ensure_all(&mut self) {
         for (key, entry) in &mut self.services {
             entry.memory.ensure_again = true;
             self.touched.syncs.insert(key.clone());
@@ -191,7 +191,7 @@ impl State {
 
     /// The changes of nodes in the last moments count now. The Services whose load balancers have
     /// to know of them.
-    pub fn settle_nodes(&mut self, now: Instant) -> Vec<ObjectKey> {
+    pub(super) fn settle_nodes(&mut self, now: Instant) -> Vec<ObjectKey> {
         let outdated = match self.nodes.settle() {
             true => self.nodes_changed(),
             false => Vec::new(),

@@ -23,19 +23,19 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Writes of one Service that are under way at a time.
 const AT_ONCE: usize = 8;
 
-/// Who the server records as the writer of the fields.
+/// The name under which the server records the fields' manager.
 const FIELD_MANAGER: &str = "portico-endpoints";
 
 /// What the server is known to hold now; true to the last write even where a later one failed.
 #[derive(Debug, Default)]
-pub struct Applied {
+pub(super) struct Applied {
     pub slices: Vec<Written<EndpointSlice>>,
     pub endpoints: Vec<Written<Endpoints>>,
     pub error: Option<ApplyError>,
 }
 
 #[derive(Debug)]
-pub enum Written<K> {
+pub(super) enum Written<K> {
     Created(K),
     Updated(K),
     Deleted(K),
@@ -44,7 +44,7 @@ pub enum Written<K> {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
+pub(super) enum ApplyError {
     #[error("cannot {verb} {kind} {name}")]
     Api {
         verb: &'static str,
@@ -61,8 +61,9 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Somebody else was faster: nothing is wrong, the next try works from what they wrote.
-    pub fn is_conflict(&self) -> bool {
+    /// Whether the object changed meanwhile: that is no error, and the next try starts from the new
+    /// version.
+    pub(super) fn is_conflict(&self) -> bool {
         self.status().is_some_and(|status| status.code == 409)
     }
 
@@ -70,7 +71,7 @@ impl ApplyError {
         self.status().is_some_and(|status| status.code == 404)
     }
 
-    /// Nothing can be created in a namespace on its way out, and nothing has to be.
+    /// Whether the namespace is terminating: nothing can be created there, and nothing has to be.
     fn is_namespace_terminating(&self) -> bool {
         let causes = self
             .status()
@@ -95,7 +96,7 @@ impl ApplyError {
 
 /// Stops with the slices after a failure, so that nothing is deleted whose replacement is not
 /// there.
-pub async fn apply(
+pub(super) async fn apply(
     client: Client,
     namespace: &str,
     plan: Plan,

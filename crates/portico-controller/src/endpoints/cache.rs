@@ -16,7 +16,7 @@ use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use super::ObjectKey;
 
-pub struct Cache<K> {
+pub(super) struct Cache<K> {
     objects: BTreeMap<ObjectKey, Entry<K>>,
     by_service: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     service_of: fn(&K) -> Option<ObjectKey>,
@@ -43,7 +43,7 @@ struct Listing {
 }
 
 impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
-    pub fn new(service_of: fn(&K) -> Option<ObjectKey>) -> Self {
+    pub(super) fn new(service_of: fn(&K) -> Option<ObjectKey>) -> Self {
         Self {
             objects: BTreeMap::new(),
             by_service: BTreeMap::new(),
@@ -55,18 +55,18 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
         }
     }
 
-    pub fn epoch(&self) -> u64 {
+    pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    pub fn of_service(&self, service: &ObjectKey) -> impl Iterator<Item = &K> {
+    pub(super) fn of_service(&self, service: &ObjectKey) -> impl Iterator<Item = &K> {
         let keys = self.by_service.get(service).into_iter().flatten();
         keys.filter_map(|key| self.objects.get(key))
             .map(|entry| &*entry.object)
     }
 
     /// The watch starts over with a list.
-    pub fn begin_list(&mut self) {
+    pub(super) fn begin_list(&mut self) {
         self.epoch += 1;
         self.newest = 0;
         self.listing = Some(Listing::default());
@@ -76,7 +76,7 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     }
 
     /// The list is complete: forgets what it did not contain and returns the Services concerned.
-    pub fn finish_list(&mut self) -> Vec<ObjectKey> {
+    pub(super) fn finish_list(&mut self) -> Vec<ObjectKey> {
         let Some(listing) = self.listing.take() else {
             return Vec::new();
         };
@@ -93,7 +93,7 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     }
 
     /// The watch shows an object. Returns the Services for which this is news.
-    pub fn observe(&mut self, object: impl Into<Arc<K>>) -> Vec<ObjectKey> {
+    pub(super) fn observe(&mut self, object: impl Into<Arc<K>>) -> Vec<ObjectKey> {
         let object = object.into();
         let (key, uid, version) = identity(&*object);
         self.newest = self.newest.max(version);
@@ -122,7 +122,7 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     }
 
     /// The watch shows that an object is gone. Returns the Service for which this is news.
-    pub fn observe_deleted(&mut self, object: &K) -> Option<ObjectKey> {
+    pub(super) fn observe_deleted(&mut self, object: &K) -> Option<ObjectKey> {
         let (key, uid, version) = identity(object);
         self.newest = self.newest.max(version);
         self.deleted.remove(&uid);
@@ -132,7 +132,7 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     }
 
     /// The server answered a write with this object; `epoch` is that of the plan behind the write.
-    pub fn wrote(&mut self, mut object: K, epoch: u64) {
+    pub(super) fn wrote(&mut self, mut object: K, epoch: u64) {
         let (key, _, version) = identity(&object);
         // Half the size of the object; a server keeps them when an update leaves them out.
         object.metadata_mut().managed_fields = None;
@@ -151,7 +151,7 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     }
 
     /// The server answered a write with "deleted" or "there is no such object".
-    pub fn removed(&mut self, object: &K) {
+    pub(super) fn removed(&mut self, object: &K) {
         let (key, uid, _) = identity(object);
         let is_known = self
             .objects

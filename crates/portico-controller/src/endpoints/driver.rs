@@ -43,13 +43,16 @@ use crate::{
     queue::{Delays, End, Queue},
 };
 
+/// How the controller of EndpointSlices works.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The most endpoints in one slice.
     pub max_endpoints_per_slice: usize,
     /// Also keep the older Endpoints objects.
     pub write_endpoints: bool,
     /// How many Services are written at a time.
     pub concurrency: usize,
+    /// What the controller counts.
     pub counters: Arc<Counters>,
 }
 
@@ -69,10 +72,15 @@ impl Default for Options {
 pub struct Counters {
     /// Plans made, also those that found nothing to do.
     pub syncs: AtomicU64,
+    /// Slices and Endpoints that were created.
     pub creates: AtomicU64,
+    /// Slices and Endpoints that were updated.
     pub updates: AtomicU64,
+    /// Slices and Endpoints that were deleted.
     pub deletes: AtomicU64,
+    /// Writes that were refused because the object had changed.
     pub conflicts: AtomicU64,
+    /// Writes that failed otherwise.
     pub errors: AtomicU64,
 }
 

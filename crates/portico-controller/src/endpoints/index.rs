@@ -26,22 +26,34 @@ use crate::light::LightService;
 /// What a plan for one Service is made from.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
+    /// The Service; `None` where it is gone.
     pub service: Option<&'a Service>,
+    /// The Pods that its selector matches.
     pub pods: Vec<&'a PodFacts>,
+    /// The zone of each node.
     pub zones: &'a Zones,
+    /// The slices that this controller wrote for it.
     pub slices: Vec<&'a EndpointSlice>,
+    /// The Endpoints of its name, if there are any.
     pub endpoints: Option<&'a Endpoints>,
 }
 
+/// The kinds that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    /// Services.
     Service,
+    /// Pods.
     Pod,
+    /// Nodes.
     Node,
+    /// EndpointSlices.
     EndpointSlice,
+    /// Endpoints.
     Endpoints,
 }
 
+/// The objects that are followed, by what plans look them up.
 pub struct Index {
     services: BTreeMap<ObjectKey, Arc<LightService>>,
     services_by_label: Postings,
@@ -79,6 +91,7 @@ impl Index {
         mem::take(&mut self.touched)
     }
 
+    /// What the plan for this Service is made from.
     pub fn snapshot(&self, key: &ObjectKey) -> Snapshot<'_> {
         let service = self.services.get(key).map(|service| &service.0);
         Snapshot {
@@ -92,6 +105,7 @@ impl Index {
         }
     }
 
+    /// A Service is there, or changed.
     pub fn apply_service(&mut self, service: Arc<LightService>) {
         let key = key_of(&service.0.metadata);
         self.note(Kind::Service, &key);
@@ -112,10 +126,12 @@ impl Index {
         self.touched.insert(key);
     }
 
+    /// Forgets a Service.
     pub fn delete_service(&mut self, service: &Service) {
         self.remove_service(&key_of(&service.metadata));
     }
 
+    /// Takes in a Pod as it is now.
     pub fn apply_pod(&mut self, pod: &Pod) {
         let facts = PodFacts::of(pod);
         self.note(Kind::Pod, &facts.key);
@@ -136,10 +152,12 @@ impl Index {
         self.pods.insert(facts.key.clone(), facts);
     }
 
+    /// Forgets a Pod.
     pub fn delete_pod(&mut self, pod: &Pod) {
         self.remove_pod(&key_of(&pod.metadata));
     }
 
+    /// Takes in a Node as it is now.
     pub fn apply_node(&mut self, node: &Node) {
         let key = key_of(&node.metadata);
         self.note(Kind::Node, &key);
@@ -163,18 +181,22 @@ impl Index {
             .remove(node.metadata.name.as_deref().unwrap_or_default());
     }
 
+    /// An EndpointSlice is there, or changed.
     pub fn apply_slice(&mut self, slice: impl Into<Arc<EndpointSlice>>) {
         self.touched.extend(self.slices.observe(slice));
     }
 
+    /// Forgets an EndpointSlice.
     pub fn delete_slice(&mut self, slice: &EndpointSlice) {
         self.touched.extend(self.slices.observe_deleted(slice));
     }
 
+    /// Takes in Endpoints as they are now.
     pub fn apply_endpoints(&mut self, endpoints: Endpoints) {
         self.touched.extend(self.endpoints.observe(endpoints));
     }
 
+    /// Forgets Endpoints.
     pub fn delete_endpoints(&mut self, endpoints: &Endpoints) {
         self.touched
             .extend(self.endpoints.observe_deleted(endpoints));
@@ -189,6 +211,7 @@ impl Index {
         }
     }
 
+    /// Forgets objects of this kind that the list that has ended did not have.
     pub fn finish_list(&mut self, kind: Kind) {
         let listed = self.listings.remove(&kind).unwrap_or_default();
         match kind {

@@ -22,17 +22,22 @@ use super::{
 /// More than this many addresses make an object that is too expensive to send around.
 pub const MAX_ADDRESSES: usize = 1000;
 
+/// What to do about the Endpoints of a Service.
 #[derive(Debug, Default, PartialEq)]
 pub enum EndpointsPlan {
+    /// They are as they should be, or not this controller's.
     #[default]
     Keep,
+    /// Create these.
     Create(Box<Endpoints>),
+    /// Replace them by these.
     Update(Box<Endpoints>),
+    /// Delete these.
     Delete(Box<Endpoints>),
 }
 
-/// Only an object with this controller's label is removed; the API server removes it with its
-/// Service in any case.
+/// Plans the Endpoints of a Service. Only an object with this controller's label is removed; the
+/// API server removes it with its Service in any case.
 pub fn plan_endpoints(snapshot: &Snapshot<'_>, trigger_time: Option<Timestamp>) -> EndpointsPlan {
     let Some(service) = snapshot.service else {
         let own = snapshot
@@ -49,7 +54,7 @@ pub fn plan_endpoints(snapshot: &Snapshot<'_>, trigger_time: Option<Timestamp>) 
     let ours = snapshot
         .endpoints
         .is_some_and(|current| is_managed(&current.metadata));
-    // Without a Pod there is nothing to say, and what somebody else wrote meanwhile stands.
+    // Without a Pod there is nothing to say, and what another program wrote meanwhile stands.
     if wanted.subsets.is_empty() && !ours {
         return EndpointsPlan::Keep;
     }

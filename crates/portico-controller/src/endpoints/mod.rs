@@ -32,12 +32,19 @@ pub use portico_model::key::ObjectKey;
 /// Marks a slice as written by this controller; the upstream name, so that either controller can
 /// take over.
 pub const SLICE_MANAGER: &str = "endpointslice-controller.k8s.io";
+/// The label of a slice that names its controller.
 pub const LABEL_SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The label of a slice that names its Service.
 pub const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label of slices and Endpoints of headless Services.
 pub const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
+/// The label of Endpoints that names their controller.
 pub const LABEL_ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+/// The value of that label, as Kubernetes' own controller writes it.
 pub const ENDPOINTS_MANAGER: &str = "endpoint-controller";
+/// The annotation with the time of the change that a slice follows.
 pub const ANNOTATION_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// The annotation of Endpoints from which addresses were left out.
 pub const ANNOTATION_OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 pub(crate) const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
 

@@ -11,7 +11,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 
 use super::wanted::{EndpointId, Group};
 
-pub struct Placement<'a> {
+pub(super) struct Placement<'a> {
     pub kept: Vec<Slot<'a>>,
     /// Endpoints of slices to be created.
     pub added: Vec<Vec<Endpoint>>,
@@ -20,7 +20,7 @@ pub struct Placement<'a> {
 }
 
 /// An existing slice and the endpoints it should hold.
-pub struct Slot<'a> {
+pub(super) struct Slot<'a> {
     pub slice: &'a EndpointSlice,
     pub endpoints: Vec<Endpoint>,
     pub changed: bool,
@@ -28,7 +28,7 @@ pub struct Slot<'a> {
 
 type Homeless<'a> = BTreeMap<EndpointId, &'a Endpoint>;
 
-pub fn place<'a>(
+pub(super) fn place<'a>(
     group: &Group,
     existing: &[&'a EndpointSlice],
     labels: &BTreeMap<String, String>,

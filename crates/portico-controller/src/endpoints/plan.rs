@@ -28,23 +28,25 @@ pub struct Plan {
     pub create: Vec<EndpointSlice>,
     /// With the resourceVersion that the plan was made from.
     pub update: Vec<EndpointSlice>,
+    /// Slices to delete.
     pub delete: Vec<EndpointSlice>,
 }
 
 impl Plan {
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.create.is_empty() && self.update.is_empty() && self.delete.is_empty()
     }
 
-    fn extend(&mut self, other: Plan) {
+    fn extend(&mut self, other: Self) {
         self.create.extend(other.create);
         self.update.extend(other.update);
         self.delete.extend(other.delete);
     }
 }
 
-/// The slices of a Service that is gone are removed; one without a selector is somebody else's
-/// business.
+/// The slices of a Service that is gone are removed; the slices of one without a selector belong to
+/// other programs.
 pub fn plan(
     snapshot: &Snapshot<'_>,
     max_per_slice: usize,

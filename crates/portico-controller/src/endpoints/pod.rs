@@ -12,33 +12,48 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, Pod, PodCondition, Po
 
 use super::ObjectKey;
 
+/// What of a Pod decides about its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
+    /// Its namespace and name.
     pub key: ObjectKey,
+    /// Its uid.
     pub uid: String,
+    /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// The node that it runs on, if it is scheduled.
     pub node: Option<String>,
+    /// `spec.hostname`, if it is set.
     pub hostname: Option<String>,
+    /// `spec.subdomain`, if it is set.
     pub subdomain: Option<String>,
     /// At most one per family, in canonical form.
     pub ips: Vec<IpAddr>,
+    /// Whether its condition `Ready` is True.
     pub ready: bool,
     /// When readiness last changed.
     pub ready_since: Option<Timestamp>,
+    /// Whether it has a deletion timestamp.
     pub terminating: bool,
     /// Succeeded or failed: its containers will not run again.
     pub finished: bool,
+    /// The ports of its containers that have names.
     pub ports: Vec<NamedPort>,
 }
 
+/// A port of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPort {
+    /// The name of the port.
     pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
+    /// The number of the port.
     pub port: i32,
 }
 
 impl PodFacts {
+    /// The facts of a Pod.
     pub fn of(pod: &Pod) -> Self {
         let spec = pod.spec.as_ref();
         let status = pod.status.as_ref();

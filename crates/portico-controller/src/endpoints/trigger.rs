@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{ObjectKey, Snapshot};
 
 #[derive(Debug, Default)]
-pub struct TriggerTimes {
+pub(super) struct TriggerTimes {
     services: HashMap<ObjectKey, Seen>,
 }
 
@@ -21,7 +21,7 @@ struct Seen {
 impl TriggerTimes {
     /// Looks at the Service as it is now; None if nothing with a known time has changed since the
     /// last look.
-    pub fn look(&mut self, key: &ObjectKey, snapshot: &Snapshot<'_>) -> Option<Timestamp> {
+    pub(super) fn look(&mut self, key: &ObjectKey, snapshot: &Snapshot<'_>) -> Option<Timestamp> {
         let Some(service) = snapshot.service else {
             self.services.remove(key);
             return None;
@@ -49,7 +49,7 @@ impl TriggerTimes {
 }
 
 impl Seen {
-    fn earliest_change_since(&self, before: &Seen) -> Option<Timestamp> {
+    fn earliest_change_since(&self, before: &Self) -> Option<Timestamp> {
         let pods = self
             .pods
             .iter()

@@ -21,11 +21,11 @@ use portico_model::table::Family;
 use super::{LABEL_HEADLESS, PodFacts, pod::parse_ip};
 
 /// Node name to zone, for every node there is.
-pub type Zones = BTreeMap<String, Option<String>>;
+pub(super) type Zones = BTreeMap<String, Option<String>>;
 
 /// A port of an endpoint, resolved for one Pod; absent and default values are the same value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Port {
+pub(super) struct Port {
     pub name: String,
     pub protocol: String,
     pub port: Option<i32>,
@@ -33,7 +33,7 @@ pub struct Port {
 }
 
 impl Port {
-    pub fn of(port: &EndpointPort) -> Self {
+    pub(super) fn of(port: &EndpointPort) -> Self {
         Self {
             name: port.name.clone().unwrap_or_default(),
             protocol: port.protocol.clone().unwrap_or_else(|| "TCP".into()),
@@ -42,7 +42,7 @@ impl Port {
         }
     }
 
-    pub fn to_endpoint_port(&self) -> EndpointPort {
+    pub(super) fn to_endpoint_port(&self) -> EndpointPort {
         EndpointPort {
             name: Some(self.name.clone()),
             protocol: Some(self.protocol.clone()),
@@ -54,7 +54,7 @@ impl Port {
 
 /// What makes two endpoints the same one, whatever their conditions and topology.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EndpointId {
+pub(super) struct EndpointId {
     addresses: Vec<String>,
     hostname: Option<String>,
     namespace: Option<String>,
@@ -62,7 +62,7 @@ pub struct EndpointId {
 }
 
 impl EndpointId {
-    pub fn of(endpoint: &Endpoint) -> Self {
+    pub(super) fn of(endpoint: &Endpoint) -> Self {
         let mut addresses = endpoint.addresses.clone();
         addresses.sort_unstable();
         let target = endpoint.target_ref.as_ref();
@@ -78,23 +78,28 @@ impl EndpointId {
 /// The endpoints that share one set of ports. May be empty: Pods were selected, none can be
 /// published.
 #[derive(Debug, Default)]
-pub struct Group {
+pub(super) struct Group {
     /// In the order of the Service.
     pub ports: Vec<Port>,
     pub endpoints: BTreeMap<EndpointId, Endpoint>,
 }
 
 /// Groups by their sorted ports.
-pub type Groups = BTreeMap<Vec<Port>, Group>;
+pub(super) type Groups = BTreeMap<Vec<Port>, Group>;
 
 /// Sorted ports: the key of a group, and of the slices that can hold its endpoints.
-pub fn port_set(mut ports: Vec<Port>) -> Vec<Port> {
+pub(super) fn port_set(mut ports: Vec<Port>) -> Vec<Port> {
     ports.sort_unstable();
     ports
 }
 
 /// The wanted endpoints of one family.
-pub fn groups(service: &Service, pods: &[&PodFacts], zones: &Zones, family: Family) -> Groups {
+pub(super) fn groups(
+    service: &Service,
+    pods: &[&PodFacts],
+    zones: &Zones,
+    family: Family,
+) -> Groups {
     let mut groups = Groups::new();
     for pod in pods
         .iter()
@@ -141,11 +146,11 @@ fn endpoint(service: &Service, pod: &PodFacts, zones: &Zones, family: Family) ->
     })
 }
 
-pub fn addresses_of(pod: &PodFacts, family: Family) -> impl Iterator<Item = &IpAddr> {
+pub(super) fn addresses_of(pod: &PodFacts, family: Family) -> impl Iterator<Item = &IpAddr> {
     pod.ips.iter().filter(move |ip| Family::of(**ip) == family)
 }
 
-pub fn pod_reference(pod: &PodFacts) -> ObjectReference {
+pub(super) fn pod_reference(pod: &PodFacts) -> ObjectReference {
     ObjectReference {
         kind: Some("Pod".into()),
         namespace: Some(pod.key.namespace.to_string()),
@@ -156,7 +161,7 @@ pub fn pod_reference(pod: &PodFacts) -> ObjectReference {
 }
 
 /// A Pod has its own name in DNS when its subdomain is the Service.
-pub fn published_hostname(service: &Service, pod: &PodFacts) -> Option<String> {
+pub(super) fn published_hostname(service: &Service, pod: &PodFacts) -> Option<String> {
     let name = service.metadata.name.as_deref();
     pod.hostname
         .clone()
@@ -193,7 +198,7 @@ fn topology_annotation_is_auto(service: &Service) -> bool {
 
 /// The ports of the Service as this Pod serves them; a named port that the Pod does not have is
 /// left out.
-pub fn resolve_ports(service: &Service, pod: &PodFacts) -> Vec<Port> {
+pub(super) fn resolve_ports(service: &Service, pod: &PodFacts) -> Vec<Port> {
     let ports = spec(service).and_then(|spec| spec.ports.as_ref());
     ports
         .into_iter()
@@ -217,18 +222,18 @@ fn resolve_port(port: &ServicePort, pod: &PodFacts) -> Option<Port> {
     })
 }
 
-pub fn spec(service: &Service) -> Option<&ServiceSpec> {
+pub(super) fn spec(service: &Service) -> Option<&ServiceSpec> {
     service.spec.as_ref()
 }
 
-pub fn publishes_not_ready(service: &Service) -> bool {
+pub(super) fn publishes_not_ready(service: &Service) -> bool {
     spec(service)
         .and_then(|spec| spec.publish_not_ready_addresses)
         .unwrap_or(false)
 }
 
 /// The selector, for the Services that this controller serves.
-pub fn selector(service: &Service) -> Option<&BTreeMap<String, String>> {
+pub(super) fn selector(service: &Service) -> Option<&BTreeMap<String, String>> {
     let spec = spec(service).filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
     spec.selector
         .as_ref()
@@ -240,13 +245,13 @@ fn cluster_ip(service: &Service) -> Option<&str> {
     ip.filter(|ip| !ip.is_empty() && *ip != "None")
 }
 
-pub fn is_headless(service: &Service) -> bool {
+pub(super) fn is_headless(service: &Service) -> bool {
     cluster_ip(service).is_none()
 }
 
 /// The families a Service has endpoints in. Without `ipFamilies` (an old server): that of its
 /// address, or both.
-pub fn families(service: &Service) -> BTreeSet<Family> {
+pub(super) fn families(service: &Service) -> BTreeSet<Family> {
     let listed = spec(service)
         .and_then(|spec| spec.ip_families.as_ref())
         .into_iter()
@@ -254,13 +259,13 @@ pub fn families(service: &Service) -> BTreeSet<Family> {
     let families: BTreeSet<Family> = listed.filter_map(|name| Family::named(name)).collect();
     match (families.is_empty(), cluster_ip(service)) {
         (false, _) => families,
-        (true, Some(ip)) => BTreeSet::from([parse_ip(ip).map_or(Family::V4, |ip| Family::of(ip))]),
+        (true, Some(ip)) => BTreeSet::from([parse_ip(ip).map_or(Family::V4, Family::of)]),
         (true, None) => BTreeSet::from([Family::V4, Family::V6]),
     }
 }
 
 /// The labels of the Service without `reserved`, and with the mark of a headless one.
-pub fn copied_labels(service: &Service, reserved: &[&str]) -> BTreeMap<String, String> {
+pub(super) fn copied_labels(service: &Service, reserved: &[&str]) -> BTreeMap<String, String> {
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     labels.retain(|key, _| key != LABEL_HEADLESS && !reserved.contains(&key.as_str()));
     if is_headless(service) {

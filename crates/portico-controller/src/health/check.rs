@@ -10,6 +10,7 @@ const LEAST: Duration = Duration::from_millis(100);
 /// Longer ones are mistakes.
 const MOST: Duration = Duration::from_secs(3600);
 
+/// How an endpoint is asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
     /// A connection can be made.
@@ -20,10 +21,14 @@ pub enum How {
     Https(String),
 }
 
+/// How the endpoints of a slice are checked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Check {
+    /// What is asked.
     pub how: How,
+    /// The time between two checks of an endpoint.
     pub interval: Duration,
+    /// How long one check may take.
     pub timeout: Duration,
     /// Good answers in a row until an endpoint is ready again.
     pub rise: u32,
@@ -32,6 +37,7 @@ pub struct Check {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum CheckError {
     #[error("{0:?} is no way to check: write tcp, http:/path or https:/path")]
     How(String),
@@ -46,8 +52,9 @@ pub enum CheckError {
 }
 
 impl Check {
-    pub fn new(how: How) -> Check {
-        Check {
+    /// A check with the usual times and counts.
+    pub fn new(how: How) -> Self {
+        Self {
             how,
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(2),
@@ -56,6 +63,7 @@ impl Check {
         }
     }
 
+    /// The part of it that decides when an endpoint is ready.
     pub fn settings(&self) -> Settings {
         Settings {
             interval: self.interval,
@@ -95,9 +103,9 @@ fn count(name: &'static str, value: &str) -> Result<u32, CheckError> {
 impl FromStr for Check {
     type Err = CheckError;
 
-    fn from_str(text: &str) -> Result<Check, CheckError> {
+    fn from_str(text: &str) -> Result<Self, CheckError> {
         let mut words = text.split_whitespace();
-        let mut check = Check::new(words.next().unwrap_or_default().parse()?);
+        let mut check = Self::new(words.next().unwrap_or_default().parse()?);
         words.try_for_each(|word| check.set(word))?;
         match check.timeout > check.interval {
             true => Err(CheckError::TooLong(check.timeout, check.interval)),
@@ -123,13 +131,13 @@ impl fmt::Display for Check {
 impl FromStr for How {
     type Err = CheckError;
 
-    fn from_str(text: &str) -> Result<How, CheckError> {
+    fn from_str(text: &str) -> Result<Self, CheckError> {
         // What goes into a request as it is may not end its line.
         let path = |path: &str| {
             Some(path.to_owned()).filter(|path| path.chars().all(|c| c.is_ascii_graphic()))
         };
         let known = match text.split_once(":/") {
-            None if text == "tcp" => Some(How::Tcp),
+            None if text == "tcp" => Some(Self::Tcp),
             Some(("http", rest)) => path(&format!("/{rest}")).map(How::Http),
             Some(("https", rest)) => path(&format!("/{rest}")).map(How::Https),
             _ => None,
@@ -141,9 +149,9 @@ impl FromStr for How {
 impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            How::Tcp => f.write_str("tcp"),
-            How::Http(path) => write!(f, "http:{path}"),
-            How::Https(path) => write!(f, "https:{path}"),
+            Self::Tcp => f.write_str("tcp"),
+            Self::Http(path) => write!(f, "http:{path}"),
+            Self::Https(path) => write!(f, "https:{path}"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Runs the checks: the watch feeds the monitor, the monitor says whom to ask and which slice to
-//! write. One task owns all state; only probes and requests are under way beside it.
+//! Runs the checks: the watch feeds the monitor, the monitor says which endpoint to probe and which
+//! slice to write. One task owns all state; only probes and requests are under way beside it.
 
 use portico_model::key::ObjectKey;
 use portico_view::key_of;
@@ -32,6 +32,7 @@ use crate::{
     queue::{Delays, End, Queue},
 };
 
+/// How health checks are made.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How many endpoints are asked at a time.
@@ -56,7 +57,7 @@ const DELAYS: Delays = Delays {
     first: Duration::from_millis(20),
     last: Duration::from_secs(10),
 };
-/// For one write.
+/// The time limit for one write.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
@@ -97,7 +98,7 @@ struct Driver {
     monitor: Monitor,
     /// What the monitor's times are since.
     started: Instant,
-    /// Of slices to write.
+    /// The slices to write.
     queue: Queue,
     /// What the list under way has so far.
     listed: Option<BTreeSet<ObjectKey>>,
@@ -274,7 +275,7 @@ impl Driver {
             }
             // Gone, as the watch will tell.
             Err(kube::Error::Api(status)) if status.code == 404 => End::Done,
-            // Somebody else was faster: what they wrote comes by the watch.
+            // The slice changed meanwhile: the new version comes by the watch.
             Err(kube::Error::Api(status)) if status.code == 409 => End::Failed,
             Err(error) => {
                 warn!(slice = %key, error = %chain(&error), "cannot write the readiness of endpoints, will try again");

@@ -1,6 +1,6 @@
-//! Active health checks of endpoints that nobody else watches over, such as those of
-//! `portico expose`: an EndpointSlice with the label [`LABEL`] says in its annotation [`CHECK`] how
-//! its endpoints are asked, and their readiness follows the answers.
+//! Active health checks of endpoints that are no Pods, such as those of `portico expose`: an
+//! EndpointSlice with the label [`LABEL`] says in its annotation [`CHECK`] how its endpoints are
+//! asked, and their readiness follows the answers.
 //!
 //! ```text
 //! watch of slices ─▶ Monitor (pure) ─▶ probes, so many at a time

@@ -15,8 +15,9 @@ use super::{CHECK, Check, CheckError, FAILING, Networks};
 use portico_model::key::ObjectKey;
 
 /// An address that is in several slices is asked once for each way in which it is.
-pub type Target = (SocketAddr, Check);
+pub(super) type Target = (SocketAddr, Check);
 
+/// The slices that are checked, and what the answers mean for them.
 pub struct Monitor {
     slices: BTreeMap<ObjectKey, Watched>,
     /// The slices of each target.
@@ -27,7 +28,7 @@ pub struct Monitor {
     /// What may be asked, and what of it is the cluster.
     ranges: Ranges,
     networks: Networks,
-    /// Slices with an endpoint that may not be asked, since somebody last looked.
+    /// Slices with an endpoint that may not be probed, since the last call that took them.
     refused: BTreeMap<ObjectKey, (IpAddr, Refused)>,
 }
 
@@ -50,16 +51,16 @@ enum Aim {
 impl Aim {
     fn target(&self) -> Option<&Target> {
         match self {
-            Aim::At(target) => Some(target),
-            Aim::Nothing | Aim::Refused(..) => None,
+            Self::At(target) => Some(target),
+            Self::Nothing | Self::Refused(..) => None,
         }
     }
 }
 
 impl Monitor {
     /// `most`: how many probes may be under way.
-    pub fn new(most: usize, ranges: Ranges) -> Monitor {
-        Monitor {
+    pub fn new(most: usize, ranges: Ranges) -> Self {
+        Self {
             slices: BTreeMap::new(),
             users: BTreeMap::new(),
             checks: Checks::new(most),
@@ -127,6 +128,7 @@ impl Monitor {
         problem
     }
 
+    /// Forgets a slice.
     pub fn delete(&mut self, key: &ObjectKey) {
         let Some(watched) = self.slices.remove(key) else {
             return;
@@ -140,6 +142,7 @@ impl Monitor {
         self.refused.remove(key);
     }
 
+    /// The slices that are known.
     pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.slices.keys()
     }
@@ -149,12 +152,13 @@ impl Monitor {
         self.checks.start(now)
     }
 
+    /// When the next probe is due; `None` without any.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.checks.next_deadline()
     }
 
-    /// What it answered; `spread` is a number from 0 to 1, by chance. Tells its health where it is
-    /// news.
+    /// Takes in the answer of a probe; `spread` is a random number from 0 to 1. Returns the health
+    /// of the target where it has changed.
     pub fn finish(
         &mut self,
         probe: Probe<Target>,
@@ -180,7 +184,8 @@ impl Monitor {
     }
 
     /// The slice as it should be written; `None` where every endpoint is as ready as it should be,
-    /// and those that fail are told. Those that nobody has asked yet, or may ask, stay as they are.
+    /// and those that fail are named. Endpoints without a probe yet, or that may not be probed,
+    /// stay as they are.
     pub fn wanted(&self, key: &ObjectKey) -> Option<EndpointSlice> {
         let Watched { slice, aims } = self.slices.get(key)?;
         let mut wanted = slice.clone();
@@ -243,8 +248,8 @@ impl Monitor {
             .or_default()
             .insert(key.clone());
         if !self.checks.is_wanted(target) {
-            // One that is ready was found so by whoever checked before, and takes a row of bad
-            // answers. Any other begins with the first.
+            // A ready endpoint was found so by an earlier check, and takes several bad answers to
+            // change. Any other takes the first answer.
             let known = ready(endpoint).filter(|ready| *ready);
             self.checks
                 .want(target.clone(), target.1.settings(), known, now);
@@ -286,8 +291,8 @@ fn refusal(address: IpAddr, why: Refused) -> String {
     format!("{address}: {why}")
 }
 
-/// Where an endpoint is asked: at its first address, as those who send it traffic do, and the
-/// slice's first port.
+/// Where an endpoint is asked: at its first address, as forwarding does, and the slice's first
+/// port.
 fn address(slice: &EndpointSlice, endpoint: &Endpoint) -> Option<SocketAddr> {
     let ip: IpAddr = endpoint.addresses.first()?.parse().ok()?;
     let port = slice.ports.as_ref()?.first()?.port?;

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 
+/// The addresses of nodes and their pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
     nodes: BTreeMap<String, Vec<IpNet>>,
@@ -14,9 +15,9 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// Those of these nodes.
-    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Networks {
-        let mut networks = Networks::default();
+    /// The networks of these nodes.
+    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
+        let mut networks = Self::default();
         for node in nodes {
             networks
                 .nodes
@@ -37,12 +38,14 @@ impl Networks {
         self.merge()
     }
 
+    /// Forgets a node; whether this changes anything.
     pub fn delete(&mut self, node: &Node) -> bool {
         self.nodes
             .remove(node.metadata.name.as_deref().unwrap_or_default());
         self.merge()
     }
 
+    /// Whether the address belongs to a node or a pod.
     pub fn contain(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let after = self

@@ -18,21 +18,21 @@ use super::{Check, How};
 const ENOUGH: usize = 64;
 
 #[derive(Clone)]
-pub struct Prober {
+pub(super) struct Prober {
     tls: TlsConnector,
 }
 
 impl Prober {
-    pub fn new() -> Result<Prober, rustls::Error> {
-        // An endpoint is known by its address, which nobody's certificate need name.
+    pub(super) fn new() -> Result<Self, rustls::Error> {
+        // An endpoint is known by its address, which no certificate has to name.
         let config = tls::any_certificate()?;
-        Ok(Prober {
+        Ok(Self {
             tls: TlsConnector::from(Arc::new(config)),
         })
     }
 
     /// Why it is not fit, for people.
-    pub async fn probe(&self, address: SocketAddr, check: &Check) -> Result<(), String> {
+    pub(super) async fn probe(&self, address: SocketAddr, check: &Check) -> Result<(), String> {
         match timeout(check.timeout, self.ask(address, &check.how)).await {
             Err(_) => Err(format!("no answer within {:?}", check.timeout)),
             Ok(Err(error)) => Err(error.to_string()),

@@ -6,39 +6,36 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
-const GET_ROUTE: u16 = 26;
-const DESTINATION: u16 = 1;
-/// Where struct rtmsg has the type of the route, and the type of addresses that are the node's own.
+/// Where struct rtmsg has the type of the route.
 const TYPE_AT: usize = 7;
-const LOCAL: u8 = 2;
 
 /// Asks the kernel, and remembers the answers for a while.
-pub struct LocalAddresses {
+pub(crate) struct LocalAddresses {
     routes: Socket,
     known: BTreeMap<IpAddr, bool>,
 }
 
 impl LocalAddresses {
-    pub fn open() -> io::Result<LocalAddresses> {
-        Ok(LocalAddresses {
+    pub(crate) fn open() -> io::Result<Self> {
+        Ok(Self {
             routes: Socket::open(libc::NETLINK_ROUTE)?,
             known: BTreeMap::new(),
         })
     }
 
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.known.clear();
     }
 
-    pub fn has(&mut self, address: IpAddr) -> bool {
+    pub(crate) fn has(&mut self, address: IpAddr) -> bool {
         if let Some(known) = self.known.get(&address) {
             return *known;
         }
         let answer = self.routes.query(&route_to(address), |message| {
             message.payload.get(TYPE_AT).copied()
         });
-        // An address that nobody has a route to is not local.
-        let local = answer.is_ok_and(|types| types.contains(&LOCAL));
+        // An address without a route is not local.
+        let local = answer.is_ok_and(|types| types.contains(&libc::RTN_LOCAL));
         self.known.insert(address, local);
         local
     }
@@ -50,7 +47,7 @@ fn route_to(address: IpAddr) -> Messages {
         IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
     };
     let mut request = Messages::new();
-    request.message(GET_ROUTE, 0, |m| {
+    request.message(libc::RTM_GETROUTE, 0, |m| {
         m.raw(&[
             family as u8,
             octets.len() as u8 * 8,
@@ -65,7 +62,7 @@ fn route_to(address: IpAddr) -> Messages {
             0,
             0,
         ]);
-        m.put(DESTINATION, &octets);
+        m.put(libc::RTA_DST, &octets);
     });
     request
 }

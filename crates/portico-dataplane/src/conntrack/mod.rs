@@ -2,15 +2,15 @@
 //!
 //! The kernel decides where a flow goes by its first packet. A UDP client that keeps its port keeps
 //! sending to an endpoint that is long gone; an SCTP association that begins anew between the same
-//! ports does so too. TCP connections end by themselves and are not cut, but for who asks for it by
-//! name ([`Conntrack::end_served_by`]).
+//! ports does so too. TCP connections end by themselves and are not cut, except by
+//! [`Conntrack::end_served_by`].
 //!
 //! [`stale`] says which flows (pure), [`flow`] is how the kernel writes them (pure), [`Conntrack`]
 //! asks and deletes.
 
 pub(crate) mod flow;
 pub(crate) mod local;
-pub mod stale;
+pub(crate) mod stale;
 
 pub use stale::{ABANDONED_AFTER, Stale, check, plan};
 
@@ -33,8 +33,9 @@ pub struct Conntrack {
 }
 
 impl Conntrack {
-    pub fn open() -> io::Result<Conntrack> {
-        Ok(Conntrack {
+    /// Opens the sockets, in the network namespace of the calling thread.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
             tracker: Socket::netfilter()?,
             local: LocalAddresses::open()?,
         })
@@ -59,8 +60,8 @@ impl Conntrack {
 
     /// End the flows to a frontend that one endpoint answers, to be called when no rule leads there
     /// any more; how many were ended. The next packet of each goes to another endpoint, which does
-    /// not know it and says so (a TCP reset), so that the client begins anew at once instead of
-    /// waiting for one who does not answer.
+    /// not know it and sends a TCP reset, so that the client connects anew at once instead of
+    /// waiting for an endpoint that does not answer.
     pub fn end_served_by(
         &mut self,
         endpoint: SocketAddr,
@@ -82,7 +83,7 @@ impl Conntrack {
     }
 
     /// How many flows each endpoint answers that clients sent to another address: those that were
-    /// translated, by whomever.
+    /// translated, by any program.
     pub fn translated(&mut self) -> io::Result<BTreeMap<(Protocol, SocketAddr), u64>> {
         let mut counts = BTreeMap::new();
         let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];

@@ -12,9 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long flows to a port that lost its last endpoint are left alone. There is nobody else to
-/// send them to, and the endpoint may be back in a moment; but its address may also become another
-/// pod's.
+/// How long flows to a port that lost its last endpoint are left alone. No other endpoint can take
+/// them, and the endpoint may be back in a moment; but its address may also become another pod's.
 pub const ABANDONED_AFTER: Duration = Duration::from_secs(10);
 
 /// Which flows to end: what holds for each frontend that can have stale ones. Flows to anything
@@ -64,8 +63,8 @@ pub fn plan(changes: &[Change], rules: &NodeRules) -> Stale {
     stale
 }
 
-/// Everything that can be known to be stale from the table alone, for these of its ports. For the
-/// start, for when the node's rules changed, and for what was abandoned.
+/// All flows that are stale by the table alone, for these of its ports: at the start, after a
+/// change of the node's rules, and for abandoned ports.
 pub fn check<'a>(table: &ForwardingTable, ports: impl IntoIterator<Item = &'a PortKey>) -> Stale {
     let mut stale = Stale::new(&table.rules);
     for key in ports.into_iter().filter(|key| is_ended(key.protocol)) {
@@ -79,11 +78,11 @@ pub fn check<'a>(table: &ForwardingTable, ports: impl IntoIterator<Item = &'a Po
 }
 
 impl Stale {
-    fn new(rules: &NodeRules) -> Stale {
-        Stale {
+    fn new(rules: &NodeRules) -> Self {
+        Self {
             node_ports: rules.node_ports.clone(),
             dmz: rules.dmz.clone(),
-            ..Stale::default()
+            ..Self::default()
         }
     }
 
@@ -217,7 +216,7 @@ impl Stale {
 /// Flows of one family and protocol; if they all have the same destination address or port, with
 /// that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scope {
+pub(crate) struct Scope {
     pub family: Family,
     pub protocol: Protocol,
     pub address: Option<IpAddr>,
@@ -225,8 +224,8 @@ pub struct Scope {
 }
 
 impl Scope {
-    fn of(key: &FrontendKey) -> Scope {
-        Scope {
+    fn of(key: &FrontendKey) -> Self {
+        Self {
             family: key.family,
             protocol: key.protocol,
             address: key.address,

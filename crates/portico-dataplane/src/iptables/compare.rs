@@ -10,7 +10,7 @@ use crate::Differences;
 use portico_model::table::{ForwardingTable, FrontendKey};
 use std::convert::Infallible;
 
-pub fn differences(
+pub(super) fn differences(
     planner: Planner<'_>,
     installed: Installed,
     table: &ForwardingTable,

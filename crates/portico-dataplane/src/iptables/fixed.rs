@@ -13,7 +13,7 @@ const NEW: &str = "-m conntrack --ctstate NEW";
 
 /// What the programs and the kernel can do, and what the operator set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
+pub(crate) struct Features {
     /// `MASQUERADE --random-fully` is known.
     pub random_fully: bool,
     /// Packets that belong to no known connection are dropped (not wanted where conntrack takes
@@ -21,7 +21,7 @@ pub struct Features {
     pub drop_invalid: bool,
 }
 
-pub fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chain> {
+pub(crate) fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chain> {
     let mark = format!("{:#x}", rules.masquerade_mark);
     let nat = |name: &str, rules: Vec<String>| Chain {
         table: Table::Nat,
@@ -56,8 +56,9 @@ pub fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Ve
     chains
 }
 
-/// For where one condition does not tell pods of this node from others.
-pub fn masq_unless_pod(rules: &NodeRules, family: Family) -> Option<Chain> {
+/// The chain that masquerades unless the source is a pod, for where one match cannot recognize pods
+/// of this node.
+pub(crate) fn masq_unless_pod(rules: &NodeRules, family: Family) -> Option<Chain> {
     let pods = from_pod(rules.local_pods.get(family), family);
     if pods.len() < 2 {
         return None;
@@ -80,11 +81,11 @@ pub fn masq_unless_pod(rules: &NodeRules, family: Family) -> Option<Chain> {
 
 /// Letting packets to 127.0.0.0/8 be routed opens the node's own services to its neighbours; this
 /// closes them again.
-pub const MARTIAN_RULE: &str = "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet connections\" \
+pub(crate) const MARTIAN_RULE: &str = "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet connections\" \
                                 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP";
 
 /// The mark is taken off, so that a packet that passes here again is not translated again.
-pub fn postrouting(mark: &str, features: Features) -> Vec<String> {
+pub(crate) fn postrouting(mark: &str, features: Features) -> Vec<String> {
     let masquerade = if features.random_fully {
         "MASQUERADE --random-fully"
     } else {
@@ -100,7 +101,7 @@ pub fn postrouting(mark: &str, features: Features) -> Vec<String> {
 }
 
 /// What was marked may pass even where the node forwards nothing else.
-pub fn forward(mark: &str, features: Features) -> Vec<String> {
+pub(crate) fn forward(mark: &str, features: Features) -> Vec<String> {
     let invalid = features
         .drop_invalid
         .then(|| "-m conntrack --ctstate INVALID -j DROP".to_owned());
@@ -117,7 +118,7 @@ pub fn forward(mark: &str, features: Features) -> Vec<String> {
 }
 
 /// The rules that stay at the end of a shared chain.
-pub fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<String> {
+pub(crate) fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<String> {
     match shared {
         Shared::Services => {
             let comment =
@@ -128,8 +129,8 @@ pub fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<String> {
                 &Rule::to(Shared::NodePorts.name()).comment(comment),
             )
         }
-        // Where packets have arrived, and not where the node sends them: who sends something to
-        // itself is told that it is refused there, not that it may not.
+        // Where packets have arrived, and not where the node sends them: a node that connects to
+        // itself is refused there and not rejected by policy.
         Shared::HealthChecks => {
             let refused = Rule::to(Shared::RefusedNodePorts.name()).matching(NEW);
             node_port_jumps(
@@ -157,7 +158,7 @@ pub fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<String> {
 
 /// The rules that tell packets of pods in the DMZ from others: the last of their chain. The node's
 /// own pass here as well.
-pub fn dmz_jumps(dmz: &DmzPods) -> Vec<String> {
+pub(crate) fn dmz_jumps(dmz: &DmzPods) -> Vec<String> {
     let from = |address: &IpAddr, target: &str| {
         Rule {
             source: source(&IpNet::from(*address)),
@@ -208,7 +209,7 @@ fn to_cluster_ips(rules: &NodeRules, family: Family) -> Vec<String> {
     known
 }
 
-pub fn service_cidrs(rules: &NodeRules, family: Family) -> impl Iterator<Item = String> {
+pub(crate) fn service_cidrs(rules: &NodeRules, family: Family) -> impl Iterator<Item = String> {
     let networks = rules
         .service_cidrs
         .iter()
@@ -250,13 +251,13 @@ fn node_port_jumps(rules: &NodeRules, family: Family, rule: &Rule) -> Vec<String
 }
 
 /// The rules of the kernel's chain that lead to ours, first things first.
-pub struct Hook {
+pub(crate) struct Hook {
     pub table: Table,
     pub chain: &'static str,
     pub rules: Vec<String>,
 }
 
-pub fn hooks() -> [Hook; 6] {
+pub(crate) fn hooks() -> [Hook; 6] {
     let new = |chain: &str, comment: &str| Rule::to(chain).matching(NEW).comment(comment).text();
     let all = |chain: &str, comment: &str| Rule::to(chain).comment(comment).text();
     let firewall = || new(Shared::Firewall.name(), "kubernetes load balancer firewall");
@@ -302,7 +303,7 @@ pub fn hooks() -> [Hook; 6] {
 }
 
 /// kubelet makes the same hooks; where they stand among the others does not matter.
-pub fn martian_hooks(rules: &NodeRules, family: Family) -> Vec<(&'static str, String)> {
+pub(crate) fn martian_hooks(rules: &NodeRules, family: Family) -> Vec<(&'static str, String)> {
     let needed = family == Family::V4 && rules.route_localnet;
     let chains: &[&'static str] = if needed { &["INPUT", "OUTPUT"] } else { &[] };
     chains

@@ -36,6 +36,7 @@ pub struct Options {
     pub liberal: bool,
 }
 
+/// The dataplane of iptables mode.
 pub struct Iptables {
     programs: Programs,
     features: Features,
@@ -53,13 +54,14 @@ struct Known {
 }
 
 impl Iptables {
-    pub fn new(options: Options) -> Result<Iptables, ApplyError> {
+    /// A dataplane on the programs of this machine. Changes nothing yet.
+    pub fn new(options: Options) -> Result<Self, ApplyError> {
         let programs = choose(options.variant)?;
         let features = Features {
             random_fully: programs.random_fully(),
             drop_invalid: !options.liberal,
         };
-        Ok(Iptables {
+        Ok(Self {
             programs,
             features,
             installed: None,
@@ -67,6 +69,7 @@ impl Iptables {
         })
     }
 
+    /// Which programs of iptables are used.
     pub fn variant(&self) -> Variant {
         self.programs.variant
     }

@@ -12,39 +12,40 @@ pub enum Table {
 }
 
 impl Table {
-    pub const ALL: [Table; 3] = [Table::Filter, Table::Nat, Table::Mangle];
+    pub const ALL: [Self; 3] = [Self::Filter, Self::Nat, Self::Mangle];
 
     pub fn name(self) -> &'static str {
         match self {
-            Table::Filter => "filter",
-            Table::Nat => "nat",
-            Table::Mangle => "mangle",
+            Self::Filter => "filter",
+            Self::Nat => "nat",
+            Self::Mangle => "mangle",
         }
     }
 }
 
 /// In the nat table it translates ([`Shared::Services`]), in the filter table it refuses.
-pub const SERVICES: &str = "KUBE-SERVICES";
+pub(crate) const SERVICES: &str = "KUBE-SERVICES";
+/// The chain that marks packets for masquerading.
 pub const MARK_MASQ: &str = "KUBE-MARK-MASQ";
-pub const POSTROUTING: &str = "KUBE-POSTROUTING";
-pub const FORWARD: &str = "KUBE-FORWARD";
+pub(crate) const POSTROUTING: &str = "KUBE-POSTROUTING";
+pub(crate) const FORWARD: &str = "KUBE-FORWARD";
 /// Keeps packets from outside away from loopback addresses. kubelet may have made it, with the same
 /// rule.
-pub const MARTIANS: &str = "KUBE-FIREWALL";
+pub(crate) const MARTIANS: &str = "KUBE-FIREWALL";
 /// Marks for masquerading unless the packet comes from one of several networks of pods.
-pub const MASQ_UNLESS_POD: &str = "PORTICO-MASQ-UNLESS-POD";
+pub(crate) const MASQ_UNLESS_POD: &str = "PORTICO-MASQ-UNLESS-POD";
 /// kube-proxy looks after these to see whether its rules were flushed.
-pub const CANARY: &str = "KUBE-PROXY-CANARY";
+pub(crate) const CANARY: &str = "KUBE-PROXY-CANARY";
 
 /// Chains that only IPVS mode has, ours or kube-proxy's.
-pub mod ipvs {
-    pub const FIREWALL: &str = "KUBE-PROXY-FIREWALL";
-    pub const SOURCE_RANGES: &str = "KUBE-SOURCE-RANGES-FIREWALL";
-    pub const NODE_PORT: &str = "KUBE-NODE-PORT";
-    pub const FILTER: &str = "KUBE-IPVS-FILTER";
-    pub const INSIDE: &str = "PORTICO-INSIDE";
-    pub const OUTSIDE: &str = "PORTICO-OUTSIDE";
-    pub const DMZ: &str = "PORTICO-FROM-DMZ";
+pub(crate) mod ipvs {
+    pub(crate) const FIREWALL: &str = "KUBE-PROXY-FIREWALL";
+    pub(crate) const SOURCE_RANGES: &str = "KUBE-SOURCE-RANGES-FIREWALL";
+    pub(crate) const NODE_PORT: &str = "KUBE-NODE-PORT";
+    pub(crate) const FILTER: &str = "KUBE-IPVS-FILTER";
+    pub(crate) const INSIDE: &str = "PORTICO-INSIDE";
+    pub(crate) const OUTSIDE: &str = "PORTICO-OUTSIDE";
+    pub(crate) const DMZ: &str = "PORTICO-FROM-DMZ";
 
     pub(super) const ALL: [&str; 9] = [
         FIREWALL,
@@ -61,7 +62,7 @@ pub mod ipvs {
 
 /// Chains to which every service port contributes rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Shared {
+pub(crate) enum Shared {
     /// What is translated: cluster IPs, external IPs, load-balancer IPs; at its end, node ports.
     Services,
     NodePorts,
@@ -81,35 +82,35 @@ pub enum Shared {
 }
 
 impl Shared {
-    pub const ALL: [Shared; 9] = [
-        Shared::Services,
-        Shared::NodePorts,
-        Shared::Refused,
-        Shared::RefusedNodePorts,
-        Shared::HealthChecks,
-        Shared::Firewall,
-        Shared::ClusterIps,
-        Shared::Dmz,
-        Shared::ClosedToDmz,
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Services,
+        Self::NodePorts,
+        Self::Refused,
+        Self::RefusedNodePorts,
+        Self::HealthChecks,
+        Self::Firewall,
+        Self::ClusterIps,
+        Self::Dmz,
+        Self::ClosedToDmz,
     ];
 
-    pub fn table(self) -> Table {
+    pub(crate) fn table(self) -> Table {
         match self {
-            Shared::Services | Shared::NodePorts => Table::Nat,
+            Self::Services | Self::NodePorts => Table::Nat,
             _ => Table::Filter,
         }
     }
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Shared::Services => SERVICES,
-            Shared::NodePorts | Shared::HealthChecks => "KUBE-NODEPORTS",
-            Shared::Refused => "KUBE-EXTERNAL-SERVICES",
-            Shared::RefusedNodePorts => "PORTICO-NODE-PORTS",
-            Shared::Firewall => "KUBE-PROXY-FIREWALL",
-            Shared::ClusterIps => "PORTICO-CLUSTER-IPS",
-            Shared::Dmz => "PORTICO-DMZ",
-            Shared::ClosedToDmz => "PORTICO-CLOSED-TO-DMZ",
+            Self::Services => SERVICES,
+            Self::NodePorts | Self::HealthChecks => "KUBE-NODEPORTS",
+            Self::Refused => "KUBE-EXTERNAL-SERVICES",
+            Self::RefusedNodePorts => "PORTICO-NODE-PORTS",
+            Self::Firewall => "KUBE-PROXY-FIREWALL",
+            Self::ClusterIps => "PORTICO-CLUSTER-IPS",
+            Self::Dmz => "PORTICO-DMZ",
+            Self::ClosedToDmz => "PORTICO-CLOSED-TO-DMZ",
         }
     }
 }
@@ -137,12 +138,12 @@ const PORT_PREFIXES: [&str; 5] = [
 const ENDPOINT_PREFIX: &str = "KUBE-SEP-";
 
 /// Whether the chain belongs to one service port.
-pub fn is_port_chain(name: &str) -> bool {
+pub(crate) fn is_port_chain(name: &str) -> bool {
     PORT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Chains lead only to chains of greater depth, so they are removed in this order.
-pub fn depth(name: &str) -> usize {
+pub(crate) fn depth(name: &str) -> usize {
     let prefixes = ["KUBE-FW-", "KUBE-EXT-", "KUBE-SV", ENDPOINT_PREFIX];
     let of_port = prefixes.iter().position(|prefix| name.starts_with(prefix));
     let first = [
@@ -162,19 +163,20 @@ pub fn depth(name: &str) -> usize {
 
 /// Whether the chain is ours (or kube-proxy's, which is the same), whichever table it is in.
 /// [`MARTIANS`] is not among them: it may be kubelet's.
-pub fn is_ours(name: &str) -> bool {
+pub(crate) fn is_ours(name: &str) -> bool {
     is_port_chain(name)
         || [MARK_MASQ, POSTROUTING, FORWARD, MASQ_UNLESS_POD, CANARY].contains(&name)
         || ipvs::ALL.contains(&name)
         || Shared::ALL.iter().any(|shared| shared.name() == name)
 }
 
-/// Whether only our own chains lead to this one of ours. A rule of the kernel's chains that does is
-/// somebody else's.
-pub fn is_inner(name: &str) -> bool {
+/// Whether only our own chains lead to this one of ours. A rule of the kernel's chains that does so
+/// is another program's.
+pub(crate) fn is_inner(name: &str) -> bool {
     is_port_chain(name) || [MARK_MASQ, MASQ_UNLESS_POD].contains(&name)
 }
 
+/// The name of a chain of a service port, as kube-proxy has it.
 pub fn port_chain(key: &PortKey, chain: PortChain) -> String {
     let prefix = match chain {
         PortChain::Cluster => "KUBE-SVC-",
@@ -188,13 +190,14 @@ pub fn port_chain(key: &PortKey, chain: PortChain) -> String {
     )
 }
 
+/// The name of the chain of an endpoint, as kube-proxy has it.
 pub fn endpoint_chain(key: &PortKey, endpoint: &Endpoint) -> String {
     let hashed = format!("{key}{}{}", key.protocol.lower(), socket(endpoint));
     format!("{ENDPOINT_PREFIX}{}", short_hash(&hashed))
 }
 
 /// `10.1.2.3:80` or `[fd00::1]:80`.
-pub fn socket(endpoint: &Endpoint) -> SocketAddr {
+pub(crate) fn socket(endpoint: &Endpoint) -> SocketAddr {
     SocketAddr::new(endpoint.address, endpoint.port)
 }
 
@@ -217,7 +220,7 @@ fn short_hash(text: &str) -> String {
 }
 
 /// The helper programs of a family are called `iptables…` and `ip6tables…`.
-pub fn program_stem(family: Family) -> &'static str {
+pub(crate) fn program_stem(family: Family) -> &'static str {
     match family {
         Family::V4 => "iptables",
         Family::V6 => "ip6tables",

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Input for one `iptables-restore`. Its `Display` is that input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Run {
+pub(crate) struct Run {
     filter: Part,
     nat: Part,
     mangle: Part,
@@ -53,7 +53,7 @@ impl fmt::Display for Run {
 }
 
 impl Run {
-    pub fn lines(&self) -> usize {
+    pub(crate) fn lines(&self) -> usize {
         self.filter.lines + self.nat.lines + self.mangle.lines
     }
 
@@ -74,7 +74,7 @@ impl Run {
     }
 
     /// Make the chain, or empty it.
-    pub fn declare(&mut self, table: Table, chain: &str) {
+    pub(crate) fn declare(&mut self, table: Table, chain: &str) {
         let part = self.part_mut(table);
         // Writing to a string cannot fail.
         _ = writeln!(part.declared, ":{chain} - [0:0]");
@@ -87,27 +87,27 @@ impl Run {
         part.lines += 1;
     }
 
-    pub fn append(&mut self, table: Table, chain: &str, rule: &str) {
+    pub(crate) fn append(&mut self, table: Table, chain: &str, rule: &str) {
         self.rule(table, "-A", chain, rule);
     }
 
-    /// At the beginning of the chain.
-    pub fn insert(&mut self, table: Table, chain: &str, rule: &str) {
+    /// Inserts a rule at the beginning of the chain.
+    pub(crate) fn insert(&mut self, table: Table, chain: &str, rule: &str) {
         self.rule(table, "-I", chain, rule);
     }
 
-    pub fn delete(&mut self, table: Table, chain: &str, rule: &str) {
+    pub(crate) fn delete(&mut self, table: Table, chain: &str, rule: &str) {
         self.rule(table, "-D", chain, rule);
     }
 
-    pub fn write(&mut self, chain: &Chain) {
+    pub(crate) fn write(&mut self, chain: &Chain) {
         self.declare(chain.table, &chain.name);
         for rule in &chain.rules {
             self.append(chain.table, &chain.name, rule);
         }
     }
 
-    pub fn remove(&mut self, table: Table, chain: &str) {
+    pub(crate) fn remove(&mut self, table: Table, chain: &str) {
         self.declare(table, chain);
         let part = self.part_mut(table);
         _ = writeln!(part.removed, "-X {chain}");
@@ -116,7 +116,7 @@ impl Run {
 }
 
 /// Takes runs as they are ready.
-pub struct Sink<'a, E> {
+pub(crate) struct Sink<'a, E> {
     run: Run,
     /// More lines than this are split, where they may be.
     limit: usize,
@@ -124,7 +124,7 @@ pub struct Sink<'a, E> {
 }
 
 impl<'a, E> Sink<'a, E> {
-    pub fn new(limit: usize, send: &'a mut dyn FnMut(&Run) -> Result<(), E>) -> Sink<'a, E> {
+    pub(crate) fn new(limit: usize, send: &'a mut dyn FnMut(&Run) -> Result<(), E>) -> Self {
         Sink {
             run: Run::default(),
             limit,
@@ -132,8 +132,8 @@ impl<'a, E> Sink<'a, E> {
         }
     }
 
-    /// What is written so far may be installed before the rest.
-    pub fn may_split(&mut self) -> Result<(), E> {
+    /// Allows what is written so far to be installed before the rest.
+    pub(crate) fn may_split(&mut self) -> Result<(), E> {
         if self.run.lines() > self.limit {
             self.finish()
         } else {
@@ -141,14 +141,14 @@ impl<'a, E> Sink<'a, E> {
         }
     }
 
-    pub fn finish(&mut self) -> Result<(), E> {
+    pub(crate) fn finish(&mut self) -> Result<(), E> {
         match self.run.lines() {
             0 => Ok(()),
             _ => (self.send)(&std::mem::take(&mut self.run)),
         }
     }
 
-    pub fn run(&mut self) -> &mut Run {
+    pub(crate) fn run(&mut self) -> &mut Run {
         &mut self.run
     }
 }
@@ -160,17 +160,17 @@ const MOST_DELETIONS: usize = 100;
 
 /// What is the same for everything that is planned for a family.
 #[derive(Clone, Copy)]
-pub struct Planner<'a> {
+pub(crate) struct Planner<'a> {
     pub rules: &'a NodeRules,
     pub family: Family,
     pub features: Features,
 }
 
-pub type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
+pub(crate) type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
 
 impl Planner<'_> {
     /// Changes of single ports. `ports` is what is wanted in the end.
-    pub fn change<E>(
+    pub(crate) fn change<E>(
         &self,
         changes: &[Change],
         ports: &Ports,
@@ -227,7 +227,7 @@ impl Planner<'_> {
     }
 
     /// The whole shared chain.
-    pub fn rewrite(&self, shared: Shared, ports: &Ports, run: &mut Run) {
+    pub(crate) fn rewrite(&self, shared: Shared, ports: &Ports, run: &mut Run) {
         run.declare(shared.table(), shared.name());
         for (key, port) in ports.iter().filter(|(key, _)| key.family == self.family) {
             for (_, rule) in shared_rules(key, port, self.rules)
@@ -244,7 +244,10 @@ impl Planner<'_> {
 }
 
 /// Chains that nothing leads to any more.
-pub fn remove_all<E>(mut gone: Vec<(Table, String)>, sink: &mut Sink<'_, E>) -> Result<(), E> {
+pub(crate) fn remove_all<E>(
+    mut gone: Vec<(Table, String)>,
+    sink: &mut Sink<'_, E>,
+) -> Result<(), E> {
     gone.sort_by_cached_key(|(_, name)| (depth(name), name.clone()));
     for (table, name) in gone {
         sink.run().remove(table, &name);
@@ -255,18 +258,18 @@ pub fn remove_all<E>(mut gone: Vec<(Table, String)>, sink: &mut Sink<'_, E>) -> 
 
 /// Rules to be added to a shared chain, and rules to be deleted.
 #[derive(Debug, Default)]
-pub struct Edit {
+pub(crate) struct Edit {
     pub missing: Vec<String>,
     pub surplus: Vec<String>,
 }
 
 impl Edit {
     /// It is cheaper to write the whole chain.
-    pub fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         self.surplus.len() > MOST_DELETIONS
     }
 
-    pub fn write(&self, shared: Shared, run: &mut Run) {
+    pub(crate) fn write(&self, shared: Shared, run: &mut Run) {
         for rule in &self.surplus {
             run.delete(shared.table(), shared.name(), rule);
         }

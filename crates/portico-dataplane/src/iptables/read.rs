@@ -24,11 +24,11 @@ pub struct Installed {
 pub struct InstalledTable {
     /// Chains of service ports, with the fingerprint of their rules.
     pub ports: HashMap<Box<str>, u64>,
-    /// Our other chains (and [`MARTIANS`], whoever made it) with their rules.
+    /// Our other chains (and [`MARTIANS`], which kube-proxy may have made) with their rules.
     pub others: BTreeMap<String, Vec<String>>,
     /// The kernel's chains, with those of their rules that lead to ours.
     pub hooks: BTreeMap<String, Vec<String>>,
-    /// Our chains that rules of somebody else's chains lead to.
+    /// Our chains that rules of other programs' chains lead to.
     pub used_by_others: BTreeSet<String>,
 }
 
@@ -49,8 +49,8 @@ impl Installed {
         }
     }
 
-    pub fn parse(save: impl BufRead) -> io::Result<Installed> {
-        let mut installed = Installed::default();
+    pub fn parse(save: impl BufRead) -> io::Result<Self> {
+        let mut installed = Self::default();
         let mut section = Section::Foreign;
         for line in save.lines() {
             let line = line?;
@@ -137,12 +137,12 @@ enum Section {
 }
 
 impl Section {
-    fn named(name: &str) -> Section {
+    fn named(name: &str) -> Self {
         match name {
-            "filter" => Section::Ours(Table::Filter),
-            "nat" => Section::Ours(Table::Nat),
-            "mangle" => Section::Ours(Table::Mangle),
-            _ => Section::Foreign,
+            "filter" => Self::Ours(Table::Filter),
+            "nat" => Self::Ours(Table::Nat),
+            "mangle" => Self::Ours(Table::Mangle),
+            _ => Self::Foreign,
         }
     }
 }
@@ -158,7 +158,7 @@ const NO_RULES: u64 = 0;
 
 /// The fingerprint of a chain's rules, comments left out: kube-proxy writes them or not, depending
 /// on the size of the cluster.
-pub fn fingerprint<'a>(rules: impl IntoIterator<Item = &'a String>) -> u64 {
+pub(crate) fn fingerprint<'a>(rules: impl IntoIterator<Item = &'a String>) -> u64 {
     rules
         .into_iter()
         .fold(NO_RULES, |so_far, rule| extend(so_far, rule))
@@ -207,7 +207,7 @@ fn hash_meaning(rule: &str, comments: bool, hasher: &mut DefaultHasher) {
 }
 
 /// The words of a rule, those in quotes without them.
-pub struct Words<'a>(pub &'a str);
+pub(crate) struct Words<'a>(pub &'a str);
 
 impl<'a> Iterator for Words<'a> {
     type Item = &'a str;

@@ -23,8 +23,8 @@ fn is_there(programs: &Programs, family: Family) -> bool {
 }
 
 /// Remove what is in the variant that this node does not use: what it did before, or kube-proxy.
-/// Says whether there was anything. Which one is used is said by who does: to find it out again may
-/// lead to another answer, and to our own rules.
+/// Says whether there was anything. The caller says which one it uses: finding it out again could
+/// give another answer, and remove the rules in use.
 pub fn remove_unused_variant(used: Variant) -> Result<bool, ApplyError> {
     let mut found = false;
     for programs in installed_variants().filter(|programs| programs.variant != used) {
@@ -39,8 +39,8 @@ pub fn remove_unused_variant(used: Variant) -> Result<bool, ApplyError> {
     Ok(found)
 }
 
-/// Remove all rules of iptables mode, and the fixed ones of IPVS mode, whoever of us installed
-/// them.
+/// Remove all rules of iptables mode, and the fixed ones of IPVS mode, by whichever process they
+/// were installed.
 pub fn remove_all_iptables() -> Result<(), ApplyError> {
     let mut result = Ok(());
     for programs in installed_variants() {
@@ -70,7 +70,7 @@ fn remove_from(programs: &Programs, family: Family) -> Result<(), ApplyError> {
     )
 }
 
-/// Unhook, then delete. A chain that somebody else's rules lead to stays, empty.
+/// Unhook, then delete. A chain that other programs' rules lead to stays, empty.
 pub(super) fn removal<E>(installed: &Installed, sink: &mut Sink<'_, E>) -> Result<(), E> {
     let mut gone = Vec::new();
     for table in Table::ALL {

@@ -21,8 +21,8 @@ fn is_urgent(key: &PortKey) -> bool {
     &**namespace == "kube-system" || (&**namespace == "default" && &**name == "kubernetes")
 }
 
-/// Whatever is installed → the whole table.
-pub fn repair<E>(
+/// Plans the whole table, whatever is installed.
+pub(crate) fn repair<E>(
     planner: Planner<'_>,
     installed: Installed,
     ports: &Ports,
@@ -61,8 +61,8 @@ pub fn repair<E>(
     Ok(repair.drift)
 }
 
-/// Whatever is installed → these chains and hooks, and nothing else of ours.
-pub fn repair_fixed<E>(
+/// Plans these chains and hooks and nothing else of ours, whatever is installed.
+pub(crate) fn repair_fixed<E>(
     planner: Planner<'_>,
     installed: Installed,
     chains: &[Chain],
@@ -264,7 +264,7 @@ impl<E> Repair<'_, '_, E> {
         self.sink.may_split()
     }
 
-    /// What was looked at so far is served from now on.
+    /// Lets what was compared so far be served from now on.
     fn open_early(&mut self) -> Result<(), E> {
         for (chain, repair) in &mut self.shared {
             std::mem::take(&mut repair.edit).write(*chain, self.sink.run());
@@ -292,8 +292,8 @@ impl<E> Repair<'_, '_, E> {
         }
     }
 
-    /// Chains of ports that are not wanted, and other chains of ours that are not needed. One of a
-    /// port that somebody else's rules lead to stays, empty: what it led to goes.
+    /// Chains of ports that are not wanted, and other chains of ours that are not needed. A port's
+    /// chain that other programs' rules lead to stays, empty: the chains that it led to go.
     fn surplus_chains(&mut self) -> Result<(), E> {
         let (mut gone, mut emptied) = (Vec::new(), Vec::new());
         for table in Table::ALL {
@@ -348,7 +348,7 @@ struct SharedRepair {
 }
 
 impl SharedRepair {
-    fn of(mut found: Vec<String>, tail: &[String]) -> SharedRepair {
+    fn of(mut found: Vec<String>, tail: &[String]) -> Self {
         let body = found.len().saturating_sub(tail.len());
         let ends_well = found
             .get(body..)
@@ -360,7 +360,7 @@ impl SharedRepair {
         for rule in found {
             by_meaning.entry(meaning(&rule)).or_default().push(rule);
         }
-        SharedRepair {
+        Self {
             ends_well,
             found: by_meaning,
             edit: Edit::default(),
@@ -381,7 +381,7 @@ impl SharedRepair {
 
 /// What differed, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Drift {
+pub(crate) struct Drift {
     said: Vec<String>,
     unsaid: usize,
     /// So many of the first are about what all ports share.
@@ -393,7 +393,7 @@ impl Drift {
     const MOST: usize = 20;
 
     fn note(&mut self, what: fmt::Arguments<'_>) {
-        match self.said.len() < Drift::MOST {
+        match self.said.len() < Self::MOST {
             true => self.said.push(what.to_string()),
             false => self.unsaid += 1,
         }
@@ -422,13 +422,13 @@ impl Drift {
     }
 
     /// About what all ports share, and how many there are beside that.
-    pub fn parts(mut self) -> (Vec<String>, usize) {
+    pub(crate) fn parts(mut self) -> (Vec<String>, usize) {
         let others = self.said.len() - self.fixed + self.unsaid;
         self.said.truncate(self.fixed);
         (self.said, others)
     }
 
-    pub fn words(mut self) -> Vec<String> {
+    pub(crate) fn words(mut self) -> Vec<String> {
         if self.unsaid > 0 {
             self.said.push(format!("and {} more", self.unsaid));
         }

@@ -2,7 +2,7 @@
 //! would print them.
 //!
 //! The contents are kube-proxy's. Where its nftables mode does more, so does this:
-//! [`Shared::ClusterIps`], [`Shared::RefusedNodePorts`], [`Shared::Refused`] for everybody, and a
+//! [`Shared::ClusterIps`], [`Shared::RefusedNodePorts`], [`Shared::Refused`] for all sources, and a
 //! firewall chain in the filter table, which drops denied sources before "no endpoints" is
 //! answered.
 
@@ -18,36 +18,40 @@ use std::net::IpAddr;
 
 /// A chain with its rules, without the `-A NAME` before each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chain {
+pub(crate) struct Chain {
     pub table: Table,
     pub name: String,
     pub rules: Vec<String>,
 }
 
 impl Chain {
-    pub fn id(&self) -> (Table, &str) {
+    pub(crate) fn id(&self) -> (Table, &str) {
         (self.table, &self.name)
     }
 }
 
 /// What one service port needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortRules {
+pub(crate) struct PortRules {
     pub chains: Vec<Chain>,
     /// Its rules in shared chains; no two are equal, and those of another port are never equal to
     /// them.
     pub shared: Vec<(Shared, String)>,
 }
 
-pub fn port_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> PortRules {
+pub(crate) fn port_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> PortRules {
     PortRules {
         chains: Writer::new(key, port, rules).chains(),
         shared: shared_rules(key, port, rules),
     }
 }
 
-/// Only those in shared chains.
-pub fn shared_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> Vec<(Shared, String)> {
+/// The rules of a port in shared chains.
+pub(crate) fn shared_rules(
+    key: &PortKey,
+    port: &ServicePort,
+    rules: &NodeRules,
+) -> Vec<(Shared, String)> {
     let writer = Writer::new(key, port, rules);
     let mut shared: Vec<_> = port
         .health_check
@@ -68,7 +72,7 @@ pub fn shared_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> Vec
 
 /// The parts of a rule, in the order in which `iptables-save` prints them.
 #[derive(Clone, Debug, Default)]
-pub struct Rule {
+pub(crate) struct Rule {
     pub source: String,
     pub destination: String,
     pub interface: String,
@@ -78,18 +82,18 @@ pub struct Rule {
 }
 
 impl Rule {
-    pub fn to(target: &str) -> Rule {
-        Rule {
+    pub(crate) fn to(target: &str) -> Self {
+        Self {
             target: format!("-j {target}"),
-            ..Rule::default()
+            ..Self::default()
         }
     }
 
-    pub fn comment(self, comment: &str) -> Rule {
+    pub(crate) fn comment(self, comment: &str) -> Self {
         self.matching(&format!("-m comment --comment \"{comment}\""))
     }
 
-    pub fn matching(mut self, matches: &str) -> Rule {
+    pub(crate) fn matching(mut self, matches: &str) -> Self {
         if !self.matches.is_empty() {
             self.matches.push(' ');
         }
@@ -97,7 +101,7 @@ impl Rule {
         self
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let parts = [
             &self.source,
             &self.destination,
@@ -117,7 +121,7 @@ impl Rule {
 
 /// Rules' conditions under which a packet comes from a pod of this node: one of these (source,
 /// interface).
-pub fn from_pod(pods: &LocalPods, family: Family) -> Vec<(String, String)> {
+pub(crate) fn from_pod(pods: &LocalPods, family: Family) -> Vec<(String, String)> {
     match pods {
         LocalPods::Unknown => Vec::new(),
         LocalPods::Sources(networks) => {
@@ -141,9 +145,13 @@ pub fn from_pod(pods: &LocalPods, family: Family) -> Vec<(String, String)> {
     }
 }
 
-/// A rule that asks for masquerading of everybody but pods of this node, if there may be anybody
+/// A rule that asks for masquerading of all sources but pods of this node, if there may be any
 /// else.
-pub fn masquerade_unless_pod(pods: &LocalPods, family: Family, mut rule: Rule) -> Option<Rule> {
+pub(crate) fn masquerade_unless_pod(
+    pods: &LocalPods,
+    family: Family,
+    mut rule: Rule,
+) -> Option<Rule> {
     let conditions = from_pod(pods, family);
     if conditions
         .iter()
@@ -180,7 +188,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(key: &'a PortKey, port: &'a ServicePort, rules: &'a NodeRules) -> Writer<'a> {
+    fn new(key: &'a PortKey, port: &'a ServicePort, rules: &'a NodeRules) -> Self {
         Writer {
             key,
             port,
@@ -378,8 +386,8 @@ impl<'a> Writer<'a> {
         chains
     }
 
-    /// Where the outcome depends on who sends: pods of this node first, then the node itself, then
-    /// everybody else.
+    /// The chain of a frontend whose outcome depends on the source: pods of this node first, then
+    /// the node itself, then all others.
     fn external_chain(&self, frontend: &Frontend) -> Chain {
         let (inside, outside) = (self.pool(frontend.inside), self.pool(frontend.outside));
         let external = format!("{} external destinations", self.name);
@@ -524,7 +532,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The rule made to ask for masquerading of whom it is wanted.
+    /// The rule with the match for the sources that are to be masqueraded.
     fn masquerade(&self, whom: Masquerade, rule: Rule) -> Option<Rule> {
         let rule = Rule {
             target: format!("-j {MARK_MASQ}"),
@@ -539,9 +547,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-pub const FROM_NODE: &str = "-m addrtype --src-type LOCAL";
+pub(crate) const FROM_NODE: &str = "-m addrtype --src-type LOCAL";
 
-/// Somebody's packets are given to an endpoint.
+/// Whether packets of any source are given to an endpoint.
 fn translates(frontend: &Frontend) -> bool {
     [frontend.inside, frontend.outside]
         .iter()
@@ -552,7 +560,7 @@ fn rejects(frontend: &Frontend) -> bool {
     [frontend.inside, frontend.outside].contains(&Outcome::Reject)
 }
 
-/// What happens to packets that are given to nobody, and why.
+/// What happens to packets that no endpoint gets, and why.
 fn refusal(frontend: &Frontend, family: Family) -> Option<(&'static str, &'static str)> {
     [frontend.outside, frontend.inside]
         .into_iter()
@@ -563,7 +571,7 @@ fn refusal(frontend: &Frontend, family: Family) -> Option<(&'static str, &'stati
         })
 }
 
-pub fn reject(family: Family) -> &'static str {
+pub(crate) fn reject(family: Family) -> &'static str {
     match family {
         Family::V4 => "REJECT --reject-with icmp-port-unreachable",
         Family::V6 => "REJECT --reject-with icmp6-port-unreachable",
@@ -578,7 +586,7 @@ fn host(address: IpAddr) -> IpNet {
     IpNet::from(address)
 }
 
-/// A network that has everybody in it is no condition.
+/// A network with all addresses in it is no condition.
 pub(super) fn source(network: &IpNet) -> String {
     if network.prefix_len() == 0 {
         String::new()
@@ -587,11 +595,12 @@ pub(super) fn source(network: &IpNet) -> String {
     }
 }
 
-pub fn family_of(network: &IpNet) -> Family {
+pub(crate) fn family_of(network: &IpNet) -> Family {
     Family::of(network.addr())
 }
 
-/// One in `left`, as it is printed after the kernel rounded what kube-proxy writes (ten digits).
+/// The probability of one in `left`, as it is printed after the kernel rounded what kube-proxy
+/// writes (ten digits).
 pub fn probability(left: usize) -> String {
     const ONE: f64 = 2_147_483_648.0;
     let written = (1e10 / left as f64).round() / 1e10;

@@ -22,12 +22,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(180);
 pub enum Variant {
     /// Through nf_tables.
     Nft,
+    /// The programs that use the kernel's x_tables.
     Legacy,
 }
 
 /// Programs of one variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
+    /// Which of the two they are.
     pub variant: Variant,
     /// What stands between `iptables` and `-restore` in their names.
     infix: &'static str,
@@ -36,7 +38,7 @@ pub struct Programs {
 
 impl Programs {
     /// The variant's programs, under their own name or under the plain one.
-    pub fn find(variant: Variant) -> Option<Programs> {
+    pub fn find(variant: Variant) -> Option<Self> {
         let infix = match variant {
             Variant::Nft => "-nft",
             Variant::Legacy => "-legacy",
@@ -44,7 +46,7 @@ impl Programs {
         [infix, ""].into_iter().find_map(|infix| {
             let printed = printed(&format!("iptables{infix}-restore"), &["-V"])?;
             let (found, version) = parse_version(&printed)?;
-            (found == variant).then_some(Programs {
+            (found == variant).then_some(Self {
                 variant,
                 infix,
                 version,
@@ -52,6 +54,7 @@ impl Programs {
         })
     }
 
+    /// Whether `--random-fully` is known to the program and the kernel.
     pub fn random_fully(&self) -> bool {
         self.version >= (1, 6, 2)
     }
@@ -62,6 +65,7 @@ impl Programs {
         format!("{}{}{what}", program_stem(family), self.infix)
     }
 
+    /// Reads what is installed, by `iptables-save`.
     pub fn save(&self, family: Family) -> Result<Installed, ApplyError> {
         let program = self.name(family, "-save");
         let read = |stdout: ChildStdout| Installed::parse(BufReader::new(stdout));
@@ -72,7 +76,7 @@ impl Programs {
         })
     }
 
-    /// One `iptables-restore --noflush`: all of the input of a table is done, or nothing.
+    /// Runs `iptables-restore --noflush`: all of the input of a table is done, or nothing.
     pub fn restore(&self, family: Family, input: &str) -> Result<(), ApplyError> {
         run(
             &self.name(family, "-restore"),
@@ -131,6 +135,7 @@ impl Programs {
         }
     }
 
+    /// Whether the kernel has the tables for this family.
     pub fn has_tables(&self, family: Family) -> bool {
         ["filter", "nat", "mangle"]
             .iter()

@@ -33,14 +33,14 @@ fn enter_new_namespace() -> i32 {
 }
 
 impl Host {
-    fn new() -> Host {
+    fn new() -> Self {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
             tell.send(enter_new_namespace()).unwrap();
             waiting.into_iter().for_each(|job| job());
         });
-        let host = Host {
+        let host = Self {
             thread_id: told.recv().unwrap(),
             jobs,
         };
@@ -73,7 +73,7 @@ impl Host {
     }
 
     /// Connect another host that has these addresses; ours on that link is `address`.
-    fn connect(&self, other: &Host, link: &str, address: &str, theirs: &[&str]) {
+    fn connect(&self, other: &Self, link: &str, address: &str, theirs: &[&str]) {
         self.ip(&format!(
             "link add {link} type veth peer name eth0 netns /proc/{}/ns/net",
             other.thread_id
@@ -88,7 +88,7 @@ impl Host {
         other.ip(&format!("route add default via {address} dev eth0 onlink"));
     }
 
-    /// Who answered, and as whom it saw us; or how it failed.
+    /// The endpoint that answered and the client's address that it saw, or how it failed.
     fn ask(&self, to: &str) -> Result<(IpAddr, IpAddr), std::io::ErrorKind> {
         let to: SocketAddr = to.parse().unwrap();
         self.run(move || {
@@ -133,8 +133,8 @@ const STRANGER: &str = "192.0.2.3";
 const PODS: [&str; 2] = ["10.244.0.2", "10.244.0.3"];
 
 impl World {
-    fn new() -> World {
-        let world = World {
+    fn new() -> Self {
+        let world = Self {
             node: Host::new(),
             pods: [Host::new(), Host::new()],
             client: Host::new(),
@@ -485,7 +485,7 @@ fn packets_go_where_they_should(variant: Variant) {
         Ok((PODS[0].parse().unwrap(), CLIENT.parse().unwrap()))
     );
     assert_eq!(source(client.ask("203.0.113.4:80")), Ok(CLIENT.into()));
-    // Source ranges; where nobody serves, those who may not ask get no answer.
+    // Source ranges; without an endpoint, clients outside of the ranges get no answer.
     assert_eq!(pod(client.ask("203.0.113.1:80")), Ok(true));
     assert_eq!(client.ask("203.0.113.2:80").unwrap_err(), ConnectionRefused);
     assert_eq!(client.ask("203.0.113.3:80").unwrap_err(), ConnectionRefused);
@@ -574,7 +574,8 @@ fn changes_are_installed() {
     }
 }
 
-/// Also where everything speaks for the other variant by now, as when kubelet started after us.
+/// Rules stay where they are, also when by now everything speaks for the other variant, as when the
+/// kubelet starts later.
 #[test]
 fn the_variant_that_is_used_stays_when_the_other_is_cleared() {
     for (used, other) in [
@@ -605,7 +606,8 @@ fn the_variant_that_is_used_stays_when_the_other_is_cleared() {
     }
 }
 
-/// Somebody sends an address of theirs to a Service; its end must not be that of all others.
+/// Another program's rule leads to a Service's chain; that must not keep other Services from being
+/// removed.
 #[test]
 fn a_service_whose_chain_others_lead_to_goes() {
     for variant in [Variant::Nft, Variant::Legacy] {
@@ -635,7 +637,7 @@ fn a_service_whose_chain_others_lead_to_goes() {
         };
         let after = wanted.clone();
         host.run(move || {
-            // The chain cannot go; who is told so compares everything.
+            // The chain cannot be removed; after such an error the caller compares everything.
             dataplane.apply(&after.rules, &[change]).unwrap_err();
             dataplane.replace(&after).unwrap();
             assert_eq!(

@@ -9,8 +9,12 @@ use crate::Differences;
 use portico_model::table::{Family, ForwardingTable, FrontendKey, ServicePort};
 use std::net::IpAddr;
 
-/// Of servers, sets and addresses; the fixed rules are not in a plan.
-pub fn differences(plan: &Plan, table: &ForwardingTable, frontend: &FrontendKey) -> Differences {
+/// The differences of servers, sets and addresses; the fixed rules are not in a plan.
+pub(super) fn differences(
+    plan: &Plan,
+    table: &ForwardingTable,
+    frontend: &FrontendKey,
+) -> Differences {
     let mine = Mine {
         frontend,
         port: table.find(frontend).map(|(_, port, _)| &**port),

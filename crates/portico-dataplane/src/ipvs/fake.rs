@@ -1,5 +1,5 @@
 //! A kernel in memory, for tests: refuses what the real one refuses, fails when it is told to, and
-//! sees to it that nobody is turned away while operations are done.
+//! records clients that would be refused while operations are done.
 
 use super::kernel::{Kernel, Sent, failed};
 use super::plan::Operation;
@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Clones are the same kernel.
 #[derive(Clone, Default)]
-pub struct Fake(Arc<Mutex<State>>);
+pub(super) struct Fake(Arc<Mutex<State>>);
 
 #[derive(Default)]
-pub struct State {
+pub(super) struct State {
     pub own: BTreeSet<IpAddr>,
     pub linked: BTreeSet<IpAddr>,
     pub servers: BTreeMap<At, Found>,
@@ -29,26 +29,26 @@ pub struct State {
     pub done: Vec<Operation>,
     /// After so many operations the kernel fails.
     pub fails_after: Option<usize>,
-    /// Who served since it was last looked at, and who did not all the time.
+    /// The servers that had an endpoint at the last check, and those of them that lost all since.
     served: Option<BTreeSet<At>>,
     interrupted: BTreeSet<At>,
 }
 
 impl Fake {
-    pub fn new(own: &[&str]) -> Fake {
+    pub(super) fn new(own: &[&str]) -> Self {
         let own = own.iter().map(|address| address.parse().unwrap()).collect();
-        Fake(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(State {
             own,
             ..State::default()
         })))
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 
-    /// Nobody who was served before and is now was turned away meanwhile.
-    pub fn check_continuity(&self) {
+    /// Fails if a server that had endpoints before and has some now had none in between.
+    pub(super) fn check_continuity(&self) {
         let mut state = self.state();
         state.served = None;
         let blinked: Vec<_> = std::mem::take(&mut state.interrupted)
@@ -59,7 +59,7 @@ impl Fake {
     }
 
     /// What was done since the last time, in words.
-    pub fn done(&self) -> Vec<String> {
+    pub(super) fn done(&self) -> Vec<String> {
         self.check_continuity();
         std::mem::take(&mut self.state().done)
             .iter()
@@ -68,7 +68,7 @@ impl Fake {
     }
 
     /// An endpoint has so many established connections, and so many that end.
-    pub fn connections(&self, at: At, endpoint: SocketAddr, active: u32, inactive: u32) {
+    pub(super) fn connections(&self, at: At, endpoint: SocketAddr, active: u32, inactive: u32) {
         let mut state = self.state();
         let destination = state.destination(at, endpoint).unwrap();
         (destination.active, destination.inactive) = (active, inactive);
@@ -149,7 +149,7 @@ impl State {
         }
     }
 
-    /// Servers that somebody is behind.
+    /// Servers with at least one endpoint.
     fn serving(&self) -> BTreeSet<At> {
         let serves = |server: &Found| {
             server

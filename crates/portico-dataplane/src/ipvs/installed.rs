@@ -14,10 +14,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
+pub(super) type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
 
 #[derive(Clone, Debug)]
-pub struct Installed {
+pub(super) struct Installed {
     pub ports: Ports,
     here: Surroundings,
     /// How many servers are on each address of our link.
@@ -28,18 +28,18 @@ pub struct Installed {
 }
 
 /// What was found, and what we know beside it.
-pub struct Start<'a> {
+pub(super) struct Start<'a> {
     pub snapshot: &'a Snapshot,
     pub excluded: &'a [IpNet],
     pub scheduler: &'a Arc<str>,
-    /// Of before; its endpoints need not wait anew.
+    /// The destinations that were leaving before; they need not wait anew.
     pub leaving: Leaving,
     pub now: Instant,
 }
 
 impl Installed {
-    /// Whatever is there → the whole table.
-    pub fn repair(rules: &NodeRules, ports: Ports, start: Start<'_>) -> (Installed, Plan) {
+    /// Plans the whole table, whatever is installed.
+    pub(super) fn repair(rules: &NodeRules, ports: Ports, start: Start<'_>) -> (Self, Plan) {
         let Start { snapshot, now, .. } = start;
         let here = surroundings(rules, &ports, snapshot, start.scheduler);
         let mut wanted = Wanted::default();
@@ -71,7 +71,7 @@ impl Installed {
         let addresses = wanted.addresses.into_iter().collect();
         let shared = wanted.shared.into_iter().collect();
         (
-            Installed {
+            Self {
                 ports,
                 here,
                 addresses,
@@ -82,21 +82,21 @@ impl Installed {
         )
     }
 
-    pub fn rules(&self) -> &NodeRules {
+    pub(super) fn rules(&self) -> &NodeRules {
         &self.here.rules
     }
 
-    pub fn own(&self) -> &Arc<[IpAddr]> {
+    pub(super) fn own(&self) -> &Arc<[IpAddr]> {
         &self.here.own
     }
 
-    pub fn into_leaving(self) -> Leaving {
+    pub(super) fn into_leaving(self) -> Leaving {
         self.leaving
     }
 
     /// Whether a change has an effect on other ports: a frontend on an address of the node takes it
     /// from a node port.
-    pub fn reaches_further(&self, changes: &[Change]) -> bool {
+    pub(super) fn reaches_further(&self, changes: &[Change]) -> bool {
         let reaches = |key: &PortKey, port: &Option<Arc<ServicePort>>| {
             port.as_deref()
                 .is_some_and(|port| on_own(key, port, &self.here.own).next().is_some())
@@ -107,7 +107,7 @@ impl Installed {
     }
 
     /// Servers that changes remove, and that may have connections.
-    pub fn abandoned(&self, change: &Prepared) -> Vec<At> {
+    pub(super) fn abandoned(&self, change: &Prepared) -> Vec<At> {
         let gone = change
             .before
             .servers
@@ -118,7 +118,7 @@ impl Installed {
             .collect()
     }
 
-    pub fn prepare(&self, changes: &[Change]) -> Prepared {
+    pub(super) fn prepare(&self, changes: &[Change]) -> Prepared {
         let mut prepared = Prepared::default();
         for change in changes {
             if let Some(before) = &change.before {
@@ -132,7 +132,7 @@ impl Installed {
     }
 
     /// `found`: what the kernel says of servers that are removed.
-    pub fn change(
+    pub(super) fn change(
         &mut self,
         Prepared {
             mut before,
@@ -233,16 +233,16 @@ impl Installed {
     }
 
     /// Servers with something that is to be removed when its connections have ended.
-    pub fn leaving(&self) -> Vec<At> {
+    pub(super) fn leaving(&self) -> Vec<At> {
         self.leaving.servers()
     }
 
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         self.leaving.due()
     }
 
     /// What can go now, given what the kernel says of those servers.
-    pub fn tend(&mut self, found: &BTreeMap<At, Vec<Destination>>, now: Instant) -> Plan {
+    pub(super) fn tend(&mut self, found: &BTreeMap<At, Vec<Destination>>, now: Instant) -> Plan {
         let was = self.bounds(&found.keys().map(|at| at.address).collect());
         let mut plan = Plan::default();
         for (at, destinations) in found {
@@ -263,7 +263,7 @@ fn kept(at: At) -> (Set, Entry) {
 
 /// What changed ports had, and what they have.
 #[derive(Debug, Default)]
-pub struct Prepared {
+pub(super) struct Prepared {
     before: Wanted,
     after: Wanted,
 }
@@ -288,7 +288,7 @@ fn surroundings(
     }
 }
 
-/// Of all sets but those of addresses.
+/// Repairs the entries of all sets but those of addresses.
 fn repair_entries(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted) {
     let all = wanted.entries.iter().chain(wanted.shared.keys());
     let missing = all.filter(|entry| !snapshot.entries.contains(*entry));
@@ -345,7 +345,8 @@ fn keys<K: Ord + Copy, A, B>(one: &BTreeMap<K, A>, other: &BTreeMap<K, B>) -> BT
     one.keys().chain(other.keys()).copied().collect()
 }
 
-/// Count what some no longer have and others now have; whether anybody had it, and has it.
+/// Counts what some ports no longer have and others now have; returns whether any had it before,
+/// and whether any has it now.
 fn count<K: Eq + Hash>(
     counts: &mut HashMap<K, u32>,
     key: K,

@@ -46,7 +46,7 @@ pub trait Kernel: Send {
     /// What a virtual server has; nothing, if it is not there.
     fn destinations(&mut self, at: At) -> Result<Vec<Destination>, ApplyError>;
 
-    /// One after the other; they all go the same way. After an error some are done and some are
+    /// Does operations of one kind, one after the other. After an error some are done and some are
     /// not.
     fn send(&mut self, operations: &[Operation]) -> Result<Sent, ApplyError>;
 
@@ -88,20 +88,20 @@ pub struct Netlink {
 
 /// Operations that are sent at once; each is some hundred bytes.
 const TOGETHER: usize = 8 << 10;
-/// For the kernel to finish what it does later.
+/// The time limit for the kernel to finish what it does later.
 const A_MOMENT: Duration = Duration::from_millis(100);
 /// Takes a set's place while it is made anew.
 const SPARE: &str = "PORTICO-SPARE";
 
 impl Netlink {
-    pub fn open(options: &Options) -> Result<Netlink, ApplyError> {
-        let netlink = Netlink::open_to_look(options)?;
+    pub fn open(options: &Options) -> Result<Self, ApplyError> {
+        let netlink = Self::open_to_look(options)?;
         sysctls::apply(options.strict_arp)?;
         Ok(netlink)
     }
 
     /// Changes nothing.
-    pub fn open_to_look(options: &Options) -> Result<Netlink, ApplyError> {
+    pub fn open_to_look(options: &Options) -> Result<Self, ApplyError> {
         let open = |protocol| {
             Socket::open(protocol).map_err(|error| failed("opening a netlink socket", error))
         };
@@ -114,7 +114,7 @@ impl Netlink {
                 source,
             }
         })?;
-        Ok(Netlink {
+        Ok(Self {
             servers,
             requests: server::Requests { subsystem },
             sets: open(libc::NETLINK_NETFILTER)?,
@@ -141,7 +141,7 @@ impl Netlink {
             .and_then(|replies| replies.into_result());
         let mut request = Messages::new();
         self.requests.delete_probe(&mut request);
-        // Left there by somebody who was interrupted, or just made.
+        // The probe server was left by an interrupted process, or has just been made.
         let _ = self.servers.exchange(&request);
         match added {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) && &**wanted != "rr" => {
@@ -440,7 +440,7 @@ impl Kernel for Netlink {
 }
 
 /// The number of the link with our name, if there is one; an error if it is of another kind.
-pub fn find_link(links: &mut Socket) -> Result<Option<u32>, ApplyError> {
+pub(super) fn find_link(links: &mut Socket) -> Result<Option<u32>, ApplyError> {
     match links.query(&link::find(), |message| Some(link::parse_link(&message))) {
         Ok(found) => match found.into_iter().next() {
             Some(Some(index)) => Ok(Some(index)),
@@ -558,8 +558,8 @@ fn is_done(operation: &Operation, error: &io::Error) -> bool {
     }
 }
 
-/// Somebody wrote an address into an object that nobody can have, such as a network's broadcast
-/// address. All others are served.
+/// An object may have an address that no host can have, such as a network's broadcast address. All
+/// others are served.
 fn is_unusable(operation: &Operation, error: &io::Error) -> bool {
     let adds = matches!(
         operation,
@@ -571,7 +571,7 @@ fn is_unusable(operation: &Operation, error: &io::Error) -> bool {
     )
 }
 
-pub fn failed(doing: impl Into<String>, source: io::Error) -> ApplyError {
+pub(super) fn failed(doing: impl Into<String>, source: io::Error) -> ApplyError {
     ApplyError::Kernel {
         doing: doing.into(),
         source,

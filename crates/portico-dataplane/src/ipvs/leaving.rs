@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Between two looks at whether connections have ended.
+/// The time between two looks at whether connections have ended.
 const LOOK: Duration = Duration::from_secs(10);
 /// How long a datagram's endpoint stays that has no successor: as long as its flows are left alone.
 const A_WHILE: Duration = crate::conntrack::ABANDONED_AFTER;
 
 /// How long an endpoint stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub(super) enum Left {
     /// Until its connections have ended.
     UntilIdle,
     ForAWhile,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Leaving {
+pub(super) struct Leaving {
     servers: BTreeMap<At, LeavingServer>,
     next_look: Option<Instant>,
 }
@@ -29,24 +29,24 @@ pub struct Leaving {
 #[derive(Clone, Debug)]
 struct LeavingServer {
     settings: Settings,
-    /// Nobody wants the server itself either.
+    /// Whether the server itself is no longer wanted either.
     whole: bool,
     destinations: BTreeMap<SocketAddr, (Left, Instant)>,
 }
 
 /// Since when each endpoint of a server is leaving.
-pub type Since = BTreeMap<SocketAddr, (Left, Instant)>;
+pub(super) type Since = BTreeMap<SocketAddr, (Left, Instant)>;
 
 impl Leaving {
     /// It is planned anew; what was known of it so far.
-    pub fn forget(&mut self, at: &At) -> Since {
+    pub(super) fn forget(&mut self, at: &At) -> Since {
         self.servers
             .remove(at)
             .map(|server| server.destinations)
             .unwrap_or_default()
     }
 
-    pub fn insert(
+    pub(super) fn insert(
         &mut self,
         at: At,
         settings: Settings,
@@ -75,7 +75,7 @@ impl Leaving {
     }
 
     /// The endpoints of a server that are leaving, as the kernel has them.
-    pub fn destinations(&self, at: &At) -> impl Iterator<Item = Destination> {
+    pub(super) fn destinations(&self, at: &At) -> impl Iterator<Item = Destination> {
         let server = self.servers.get(at);
         server
             .into_iter()
@@ -84,7 +84,7 @@ impl Leaving {
     }
 
     /// A server of which only leaving endpoints are left.
-    pub fn whole(&self, at: &At) -> Option<Found> {
+    pub(super) fn whole(&self, at: &At) -> Option<Found> {
         let server = self.servers.get(at).filter(|server| server.whole)?;
         Some(Found {
             settings: server.settings.clone(),
@@ -93,37 +93,37 @@ impl Leaving {
     }
 
     /// Whether an address is needed for a server that is leaving.
-    pub fn needs(&self, address: IpAddr) -> bool {
+    pub(super) fn needs(&self, address: IpAddr) -> bool {
         self.whole_servers().any(|needed| needed.address == address)
     }
 
-    /// Servers that nobody wants any more.
-    pub fn whole_servers(&self) -> impl Iterator<Item = At> {
+    /// Servers that are no longer wanted.
+    pub(super) fn whole_servers(&self) -> impl Iterator<Item = At> {
         self.servers
             .iter()
             .filter(|(_, server)| server.whole)
             .map(|(at, _)| *at)
     }
 
-    pub fn is_whole(&self, at: &At) -> bool {
+    pub(super) fn is_whole(&self, at: &At) -> bool {
         self.servers.get(at).is_some_and(|server| server.whole)
     }
 
-    pub fn servers(&self) -> Vec<At> {
+    pub(super) fn servers(&self) -> Vec<At> {
         self.servers.keys().copied().collect()
     }
 
     /// When it is time for [`Leaving::look`].
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         self.next_look.filter(|_| !self.servers.is_empty())
     }
 
-    pub fn looked(&mut self, now: Instant) {
+    pub(super) fn looked(&mut self, now: Instant) {
         self.next_look = (!self.servers.is_empty()).then_some(now + LOOK);
     }
 
     /// What of a server can go now, given what the kernel says of its endpoints.
-    pub fn look(&mut self, at: At, found: &[Destination], now: Instant) -> Vec<Operation> {
+    pub(super) fn look(&mut self, at: At, found: &[Destination], now: Instant) -> Vec<Operation> {
         let Some(server) = self.servers.get_mut(&at) else {
             return Vec::new();
         };

@@ -48,18 +48,22 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// Round robin where it is empty.
     pub scheduler: String,
-    /// Virtual servers on these addresses are somebody else's, unless a Service wants them.
+    /// Virtual servers on these addresses belong to other programs, unless a Service has the
+    /// address.
     pub excluded: Vec<IpNet>,
-    /// The node does not answer for the addresses of Services when somebody asks who has them.
+    /// The kernel does not answer ARP requests for the addresses of Services.
     pub strict_arp: bool,
     /// After which connections are forgotten; zero leaves the kernel's.
     pub tcp_timeout: Duration,
+    /// The same for TCP connections after a FIN.
     pub tcp_fin_timeout: Duration,
+    /// The same for UDP.
     pub udp_timeout: Duration,
     /// Instead of finding out which variant of iptables the node uses.
     pub variant: Option<Variant>,
 }
 
+/// The dataplane of IPVS mode.
 pub struct Ipvs<K = Netlink> {
     kernel: K,
     scheduler: Arc<str>,
@@ -71,8 +75,8 @@ pub struct Ipvs<K = Netlink> {
 }
 
 impl Ipvs {
-    /// For the network namespace of the calling thread.
-    pub fn open(options: &Options) -> Result<Ipvs, ApplyError> {
+    /// Opens the dataplane of the calling thread's network namespace.
+    pub fn open(options: &Options) -> Result<Self, ApplyError> {
         let mut kernel = Netlink::open(options)?;
         let wanted = if options.scheduler.is_empty() {
             "rr"
@@ -81,32 +85,32 @@ impl Ipvs {
         };
         let scheduler = kernel.scheduler(&wanted.into())?;
         kernel.set_timeouts(options)?;
-        Ok(Ipvs::new(kernel, scheduler, options.excluded.clone()))
+        Ok(Self::new(kernel, scheduler, options.excluded.clone()))
     }
 
-    /// Only for [`Ipvs::compare`]: changes nothing.
-    pub fn open_to_look(options: &Options) -> Result<Ipvs, ApplyError> {
+    /// Opens the dataplane for [`Ipvs::compare`] alone, without changing anything.
+    pub fn open_to_look(options: &Options) -> Result<Self, ApplyError> {
         let scheduler = if options.scheduler.is_empty() {
             "rr"
         } else {
             &options.scheduler
         };
-        Ok(Ipvs::new(
+        Ok(Self::new(
             Netlink::open_to_look(options)?,
             scheduler.into(),
             options.excluded.clone(),
         ))
     }
 
-    /// Of iptables, for the few fixed rules.
+    /// The programs of iptables for the few fixed rules.
     pub fn variant(&self) -> Variant {
         self.kernel.variant()
     }
 }
 
 impl<K: Kernel> Ipvs<K> {
-    fn new(kernel: K, scheduler: Arc<str>, excluded: Vec<IpNet>) -> Ipvs<K> {
-        Ipvs {
+    fn new(kernel: K, scheduler: Arc<str>, excluded: Vec<IpNet>) -> Self {
+        Self {
             kernel,
             scheduler,
             excluded,
@@ -160,8 +164,8 @@ impl<K: Kernel> Ipvs<K> {
             drift: words(&plan).filter(|_| same).collect(),
             ..Report::default()
         };
-        // Rules of another mode are in force until the servers are ready; without any, nobody gets
-        // in before the rules are there.
+        // Rules of another mode are in force until the servers are ready; without any, no packet is
+        // served before the rules are there.
         let warm = self.kernel.has_rules();
         let mut drift = if warm {
             Vec::new()
@@ -196,7 +200,7 @@ impl<K: Kernel> Ipvs<K> {
         Installed::repair(rules, ports, start)
     }
 
-    /// A family that the node does not have is no error if nobody needs it.
+    /// A family that the node does not have is no error if no Service needs it.
     fn prepare(&mut self, ports: &Ports) -> Result<(), ApplyError> {
         for family in Family::BOTH {
             if let Err(error) = self.kernel.prepare(family) {

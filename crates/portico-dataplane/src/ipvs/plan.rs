@@ -1,4 +1,4 @@
-//! What is and what should be → operations, in an order in which nobody is turned away meanwhile.
+//! What is and what should be → operations, in an order in which no client is refused meanwhile.
 //! Pure.
 //!
 //! The kernel does them one after the other: what others lead to comes before what leads there, and
@@ -31,7 +31,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    /// What comes first is done first. All of a turn go the same way.
+    /// The turn in which an operation is done. All operations of a turn are of one kind.
     fn turn(&self) -> usize {
         match self {
             AddEntry(Set::Sources | Set::Bound | Set::LoopBack, _) => 0,
@@ -72,7 +72,7 @@ impl fmt::Display for Operation {
 
 /// What is to be done, by turn.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub(super) struct Plan {
     turns: [Vec<Operation>; TURNS],
 }
 
@@ -85,23 +85,23 @@ impl Plan {
         }
     }
 
-    pub fn extend(&mut self, operations: impl IntoIterator<Item = Operation>) {
+    pub(super) fn extend(&mut self, operations: impl IntoIterator<Item = Operation>) {
         operations
             .into_iter()
             .for_each(|operation| self.push(operation));
     }
 
-    /// In order.
-    pub fn operations(&self) -> impl Iterator<Item = &Operation> {
+    /// The operations in order.
+    pub(super) fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.turns.iter().flatten()
     }
 
-    /// One after the other, each of them in any order.
-    pub fn into_turns(self) -> impl Iterator<Item = Vec<Operation>> {
+    /// Batches to be done one after the other; the operations of each may be done in any order.
+    pub(super) fn into_turns(self) -> impl Iterator<Item = Vec<Operation>> {
         self.turns.into_iter().filter(|turn| !turn.is_empty())
     }
 
-    pub fn entry(&mut self, set: Set, entry: Entry, before: bool, after: bool) {
+    pub(super) fn entry(&mut self, set: Set, entry: Entry, before: bool, after: bool) {
         match (before, after) {
             (false, true) => self.push(AddEntry(set, entry)),
             (true, false) => self.push(DeleteEntry(set, entry)),
@@ -109,7 +109,11 @@ impl Plan {
         }
     }
 
-    pub fn entries(&mut self, before: &BTreeSet<(Set, Entry)>, after: &BTreeSet<(Set, Entry)>) {
+    pub(super) fn entries(
+        &mut self,
+        before: &BTreeSet<(Set, Entry)>,
+        after: &BTreeSet<(Set, Entry)>,
+    ) {
         let missing = after
             .difference(before)
             .map(|(set, entry)| AddEntry(*set, *entry));
@@ -119,7 +123,7 @@ impl Plan {
         self.extend(missing.chain(surplus));
     }
 
-    pub fn address(&mut self, address: IpAddr, before: Bound, after: Bound) {
+    pub(super) fn address(&mut self, address: IpAddr, before: Bound, after: Bound) {
         match (before.linked, after.linked) {
             (false, true) => self.push(Bind(address)),
             (true, false) => self.push(Unbind(address)),
@@ -134,8 +138,8 @@ impl Plan {
         );
     }
 
-    /// One virtual server. What has to stay for its connections is put into `leaving`.
-    pub fn server(
+    /// Plans one virtual server. What has to stay for its connections is put into `leaving`.
+    pub(super) fn server(
         &mut self,
         at: At,
         before: Option<&Found>,
@@ -203,7 +207,7 @@ impl Plan {
         left
     }
 
-    /// Nobody wants the server any more. It stays if somebody is talking through it.
+    /// The server is no longer wanted. It stays while connections use it.
     fn abandon(&mut self, at: At, destinations: &[Destination]) -> Vec<(SocketAddr, Left)> {
         let busy =
             |destination: &&Destination| at.protocol == Protocol::Tcp && destination.active > 0;
@@ -235,7 +239,7 @@ fn fate(protocol: Protocol, endpoint: SocketAddr, server: &Server) -> Option<Lef
     match protocol {
         Protocol::Tcp => Some(Left::UntilIdle),
         _ if serves => Some(Left::UntilIdle),
-        // There is nobody else to send its flows to, and it may be back in a moment.
+        // No other endpoint can take its flows, and it may be back in a moment.
         _ if server.pool.is_empty() => Some(Left::ForAWhile),
         _ => None,
     }
@@ -243,7 +247,7 @@ fn fate(protocol: Protocol, endpoint: SocketAddr, server: &Server) -> Option<Lef
 
 /// Where an address is, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bound {
+pub(super) struct Bound {
     /// Our link has it.
     pub linked: bool,
     /// In [`Set::Bound`].
@@ -253,9 +257,9 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// As it should be for an address with servers that are wanted, or only some that are leaving.
-    pub fn wanted(live: bool, leaving: bool) -> Bound {
-        Bound {
+    /// What an address should be: with servers that are wanted, or only some that are leaving.
+    pub(super) fn wanted(live: bool, leaving: bool) -> Self {
+        Self {
             linked: live || leaving,
             live,
             leaving: leaving && !live,

@@ -10,7 +10,7 @@ use crate::netlink::{Messages, Socket};
 use portico_model::table::Family;
 use std::collections::BTreeMap;
 
-pub fn snapshot(
+pub(super) fn snapshot(
     servers: &mut Socket,
     requests: server::Requests,
     sets: &mut Socket,
@@ -73,7 +73,7 @@ fn all_servers(
     Ok(all)
 }
 
-pub fn destinations(
+pub(super) fn destinations(
     socket: &mut Socket,
     requests: server::Requests,
     at: At,
@@ -85,13 +85,13 @@ pub fn destinations(
     }
 }
 
-pub fn set_names(socket: &mut Socket) -> Result<Vec<String>, ApplyError> {
+pub(super) fn set_names(socket: &mut Socket) -> Result<Vec<String>, ApplyError> {
     let names = socket.query(&set::list_names(), |message| set::parse_name(&message));
     names.map_err(|error| failed("listing sets (module ip_set)", set::explain(error)))
 }
 
 /// Whether a set is as we make it; `None` if it is not there.
-pub fn is_as_made(
+pub(super) fn is_as_made(
     socket: &mut Socket,
     set: Set,
     family: Family,
@@ -106,7 +106,11 @@ pub fn is_as_made(
 }
 
 /// None if it is not there.
-pub fn entries(socket: &mut Socket, set: Set, family: Family) -> Result<Vec<Entry>, ApplyError> {
+pub(super) fn entries(
+    socket: &mut Socket,
+    set: Set,
+    family: Family,
+) -> Result<Vec<Entry>, ApplyError> {
     let parts = parts(socket, &set::list_entries(set.name(family)), set, family)?;
     Ok(parts
         .into_iter()

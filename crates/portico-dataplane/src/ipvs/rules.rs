@@ -2,9 +2,9 @@
 //! on a Service is in a set.
 //!
 //! Packets to an address of a Service arrive at the node, since it has the address. They pass the
-//! mangle table (who is not let in), the nat table (who is masqueraded, who uses the other server),
-//! INPUT (ports that nobody serves), and are then given to an endpoint; those of the node itself
-//! are given to an endpoint right after the nat table.
+//! mangle table (sources that are not let in), the nat table (sources that are masqueraded or use
+//! the other server), INPUT (ports that no Service has), and are then given to an endpoint; those
+//! of the node itself are given to an endpoint right after the nat table.
 
 use super::sets::Set;
 use super::shadow;
@@ -15,7 +15,8 @@ use crate::iptables::names::{FORWARD, MARK_MASQ, POSTROUTING, SERVICES, Shared, 
 use crate::iptables::rules::{Chain, FROM_NODE, Rule, from_pod, masquerade_unless_pod, reject};
 use portico_model::table::{Family, Masquerade, NodeRules};
 
-/// Frontends that no address of the node has but those of our link: their other ports are nobody's.
+/// Frontends that no address of the node has but those of our link: their other ports belong to no
+/// program.
 const ON_THE_LINK: [Set; 6] = [
     Set::ClusterIp,
     Set::ExternalIp,
@@ -25,7 +26,7 @@ const ON_THE_LINK: [Set; 6] = [
     Set::Plain,
 ];
 
-pub fn chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chain> {
+pub(super) fn chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chain> {
     let mark = format!("{:#x}", rules.masquerade_mark);
     let writer = Writer { rules, family };
     let chain = |table, name: &str, rules| Chain {
@@ -79,7 +80,7 @@ pub fn chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chai
     chains
 }
 
-pub fn hooks() -> Vec<Hook> {
+pub(super) fn hooks() -> Vec<Hook> {
     let all = |chain: &str, comment: &str| Rule::to(chain).comment(comment).text();
     let new = |chain: &str, comment: &str| {
         Rule::to(chain)
@@ -205,8 +206,8 @@ impl Writer<'_> {
     fn services(&self) -> Vec<String> {
         let mut rules = vec![
             Rule::to("RETURN").matching(TO_OTHERS).text(),
-            // What the node sends to an address that it has comes from that address, where nobody
-            // else could answer to.
+            // What the node sends to an address that it has comes from that address, to which no
+            // other host could answer.
             self.for_set(Set::Bound, "src", MARK_MASQ).text(),
         ];
         rules.extend(self.treatments(&ON_THE_LINK));
@@ -247,8 +248,8 @@ impl Writer<'_> {
         rules
     }
 
-    /// What arrives here at an address of our link is for a port that a Service has; of the node's
-    /// own, health checks are there.
+    /// Refuses what arrives at an address of our link for a port that no Service has, except health
+    /// checks of the node's own.
     fn filter(&self) -> Vec<String> {
         let elsewhere = format!("-m set ! --match-set {} dst", Set::Bound.name(self.family));
         let mut rules = vec![Rule::to("RETURN").matching(&elsewhere).text()];

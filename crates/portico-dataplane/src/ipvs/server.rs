@@ -1,12 +1,13 @@
 //! What IPVS calls a service and its destinations: a virtual server, and the real servers behind
 //! it.
 
+use crate::netlink::uapi::*;
 use portico_model::table::{Endpoint, Family, Protocol};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Where somebody listens, be it a virtual server or an endpoint.
+/// Protocol, address and port of a virtual server or an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
     pub address: IpAddr,
@@ -39,18 +40,27 @@ pub struct Settings {
     pub timeout: u32,
 }
 
-/// A client stays with its endpoint.
-const PERSISTENT: u32 = 0x1;
-/// The scheduler `mh` looks at the client's port as well, not only at its address.
-const MH_PORT: u32 = 0x10;
 /// Flags that are for the operator to decide; the others are the kernel's own.
-pub const DECIDED: u32 = 0x3d;
+pub(super) const DECIDED: u32 = IP_VS_SVC_F_PERSISTENT
+    | IP_VS_SVC_F_ONEPACKET
+    | IP_VS_SVC_F_SCHED1
+    | IP_VS_SVC_F_SCHED_MH_PORT
+    | IP_VS_SVC_F_SCHED3;
 
 impl Settings {
-    pub fn new(scheduler: &Arc<str>, affinity: Option<u32>) -> Settings {
-        let of_scheduler = if &**scheduler == "mh" { MH_PORT } else { 0 };
-        let of_affinity = if affinity.is_some() { PERSISTENT } else { 0 };
-        Settings {
+    pub fn new(scheduler: &Arc<str>, affinity: Option<u32>) -> Self {
+        // The scheduler `mh` looks at the client's port as well, not only at its address.
+        let of_scheduler = if &**scheduler == "mh" {
+            IP_VS_SVC_F_SCHED_MH_PORT
+        } else {
+            0
+        };
+        let of_affinity = if affinity.is_some() {
+            IP_VS_SVC_F_PERSISTENT
+        } else {
+            0
+        };
+        Self {
             scheduler: scheduler.clone(),
             flags: of_scheduler | of_affinity,
             timeout: affinity.unwrap_or_default(),
@@ -61,7 +71,7 @@ impl Settings {
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.scheduler)?;
-        if self.flags & PERSISTENT != 0 {
+        if self.flags & IP_VS_SVC_F_PERSISTENT != 0 {
             write!(f, " persistent {}", self.timeout)?;
         }
         Ok(())
@@ -70,11 +80,11 @@ impl fmt::Display for Settings {
 
 /// A virtual server as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub(super) struct Server {
     pub settings: Settings,
-    /// Who gets new connections; sorted.
+    /// The endpoints that get new connections; sorted.
     pub pool: Arc<[Endpoint]>,
-    /// Who gets none but keeps those it has; sorted.
+    /// The endpoints that get no new connections and keep those they have; sorted.
     pub lingering: Arc<[Endpoint]>,
 }
 
@@ -98,8 +108,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    pub fn idle(at: SocketAddr, weight: u32) -> Destination {
-        Destination {
+    pub fn idle(at: SocketAddr, weight: u32) -> Self {
+        Self {
             at,
             weight,
             active: 0,
@@ -108,12 +118,12 @@ impl Destination {
     }
 }
 
-pub fn socket(endpoint: &Endpoint) -> SocketAddr {
+pub(super) fn socket(endpoint: &Endpoint) -> SocketAddr {
     SocketAddr::new(endpoint.address, endpoint.port)
 }
 
 /// Whether an endpoint at this place is among those; they are sorted.
-pub fn contains(endpoints: &[Endpoint], at: SocketAddr) -> bool {
+pub(super) fn contains(endpoints: &[Endpoint], at: SocketAddr) -> bool {
     endpoints
         .binary_search_by_key(&(at.ip(), at.port()), |endpoint| {
             (endpoint.address, endpoint.port)

@@ -22,10 +22,10 @@ pub enum Set {
     /// Never masqueraded. Servers that are left for their connections are here as well, so that it
     /// is known whose they are.
     Plain,
-    /// Only the sources in [`Set::Sources`] may use them; nobody, where there is none.
+    /// Only the sources in [`Set::Sources`] may use them; no source, where there is none.
     Guarded,
     Sources,
-    /// Silent to everybody but this node and its pods.
+    /// Packets are dropped, except those of this node and its pods.
     DroppedOutside,
     /// This node and its pods use the server on the other address.
     Inside,
@@ -42,114 +42,114 @@ pub enum Set {
 }
 
 impl Set {
-    pub const ALL: [Set; 17] = [
-        Set::ClusterIp,
-        Set::ExternalIp,
-        Set::ExternalIpLocal,
-        Set::LoadBalancer,
-        Set::LoadBalancerLocal,
-        Set::NodePort,
-        Set::NodePortLocal,
-        Set::Plain,
-        Set::Guarded,
-        Set::Sources,
-        Set::DroppedOutside,
-        Set::Inside,
-        Set::LoopBack,
-        Set::HealthCheck,
-        Set::Bound,
-        Set::ClusterAddresses,
-        Set::Leaving,
+    pub const ALL: [Self; 17] = [
+        Self::ClusterIp,
+        Self::ExternalIp,
+        Self::ExternalIpLocal,
+        Self::LoadBalancer,
+        Self::LoadBalancerLocal,
+        Self::NodePort,
+        Self::NodePortLocal,
+        Self::Plain,
+        Self::Guarded,
+        Self::Sources,
+        Self::DroppedOutside,
+        Self::Inside,
+        Self::LoopBack,
+        Self::HealthCheck,
+        Self::Bound,
+        Self::ClusterAddresses,
+        Self::Leaving,
     ];
 
     /// The sets of which every frontend is in exactly one.
-    pub const FRONTENDS: [Set; 8] = [
-        Set::ClusterIp,
-        Set::ExternalIp,
-        Set::ExternalIpLocal,
-        Set::LoadBalancer,
-        Set::LoadBalancerLocal,
-        Set::NodePort,
-        Set::NodePortLocal,
-        Set::Plain,
+    pub const FRONTENDS: [Self; 8] = [
+        Self::ClusterIp,
+        Self::ExternalIp,
+        Self::ExternalIpLocal,
+        Self::LoadBalancer,
+        Self::LoadBalancerLocal,
+        Self::NodePort,
+        Self::NodePortLocal,
+        Self::Plain,
     ];
 
-    pub fn of_frontend(kind: FrontendKind, masquerade: Masquerade) -> Set {
+    pub fn of_frontend(kind: FrontendKind, masquerade: Masquerade) -> Self {
         match (masquerade, kind) {
-            (Masquerade::Never, _) => Set::Plain,
-            (Masquerade::UnlessPod, _) => Set::ClusterIp,
-            (Masquerade::Always, FrontendKind::LoadBalancerIp) => Set::LoadBalancer,
-            (Masquerade::Always, FrontendKind::NodePort) => Set::NodePort,
-            (Masquerade::Always, _) => Set::ExternalIp,
-            (Masquerade::OnlyNode, FrontendKind::LoadBalancerIp) => Set::LoadBalancerLocal,
-            (Masquerade::OnlyNode, FrontendKind::NodePort) => Set::NodePortLocal,
-            (Masquerade::OnlyNode, _) => Set::ExternalIpLocal,
+            (Masquerade::Never, _) => Self::Plain,
+            (Masquerade::UnlessPod, _) => Self::ClusterIp,
+            (Masquerade::Always, FrontendKind::LoadBalancerIp) => Self::LoadBalancer,
+            (Masquerade::Always, FrontendKind::NodePort) => Self::NodePort,
+            (Masquerade::Always, _) => Self::ExternalIp,
+            (Masquerade::OnlyNode, FrontendKind::LoadBalancerIp) => Self::LoadBalancerLocal,
+            (Masquerade::OnlyNode, FrontendKind::NodePort) => Self::NodePortLocal,
+            (Masquerade::OnlyNode, _) => Self::ExternalIpLocal,
         }
     }
 
-    /// Whose packets are masqueraded, for a set of frontends.
+    /// Which sources are masqueraded, for a set of frontends.
     pub fn masquerade(self) -> Masquerade {
         match self {
-            Set::ClusterIp => Masquerade::UnlessPod,
-            Set::ExternalIp | Set::LoadBalancer | Set::NodePort => Masquerade::Always,
-            Set::ExternalIpLocal | Set::LoadBalancerLocal | Set::NodePortLocal => {
+            Self::ClusterIp => Masquerade::UnlessPod,
+            Self::ExternalIp | Self::LoadBalancer | Self::NodePort => Masquerade::Always,
+            Self::ExternalIpLocal | Self::LoadBalancerLocal | Self::NodePortLocal => {
                 Masquerade::OnlyNode
             }
             _ => Masquerade::Never,
         }
     }
 
-    /// At most 31 characters, which is why one of them is cut off.
+    /// The name of the set. It has at most 31 characters, which is why one of them is cut off.
     pub fn name(self, family: Family) -> &'static str {
         let (v4, v6) = match self {
-            Set::ClusterIp => ("KUBE-CLUSTER-IP", "KUBE-6-CLUSTER-IP"),
-            Set::ExternalIp => ("KUBE-EXTERNAL-IP", "KUBE-6-EXTERNAL-IP"),
-            Set::ExternalIpLocal => ("KUBE-EXTERNAL-IP-LOCAL", "KUBE-6-EXTERNAL-IP-LOCAL"),
-            Set::LoadBalancer => ("KUBE-LOAD-BALANCER", "KUBE-6-LOAD-BALANCER"),
-            Set::LoadBalancerLocal => ("KUBE-LOAD-BALANCER-LOCAL", "KUBE-6-LOAD-BALANCER-LOCAL"),
-            Set::NodePort => ("KUBE-NODE-PORT", "KUBE-6-NODE-PORT"),
-            Set::NodePortLocal => ("KUBE-NODE-PORT-LOCAL", "KUBE-6-NODE-PORT-LOCAL"),
-            Set::Plain => ("PORTICO-PLAIN", "PORTICO-6-PLAIN"),
-            Set::Guarded => ("KUBE-LOAD-BALANCER-FW", "KUBE-6-LOAD-BALANCER-FW"),
-            Set::Sources => (
+            Self::ClusterIp => ("KUBE-CLUSTER-IP", "KUBE-6-CLUSTER-IP"),
+            Self::ExternalIp => ("KUBE-EXTERNAL-IP", "KUBE-6-EXTERNAL-IP"),
+            Self::ExternalIpLocal => ("KUBE-EXTERNAL-IP-LOCAL", "KUBE-6-EXTERNAL-IP-LOCAL"),
+            Self::LoadBalancer => ("KUBE-LOAD-BALANCER", "KUBE-6-LOAD-BALANCER"),
+            Self::LoadBalancerLocal => ("KUBE-LOAD-BALANCER-LOCAL", "KUBE-6-LOAD-BALANCER-LOCAL"),
+            Self::NodePort => ("KUBE-NODE-PORT", "KUBE-6-NODE-PORT"),
+            Self::NodePortLocal => ("KUBE-NODE-PORT-LOCAL", "KUBE-6-NODE-PORT-LOCAL"),
+            Self::Plain => ("PORTICO-PLAIN", "PORTICO-6-PLAIN"),
+            Self::Guarded => ("KUBE-LOAD-BALANCER-FW", "KUBE-6-LOAD-BALANCER-FW"),
+            Self::Sources => (
                 "KUBE-LOAD-BALANCER-SOURCE-CIDR",
                 "KUBE-6-LOAD-BALANCER-SOURCE-CID",
             ),
-            Set::DroppedOutside => ("PORTICO-DROPPED-OUTSIDE", "PORTICO-6-DROPPED-OUTSIDE"),
-            Set::Inside => ("PORTICO-INSIDE", "PORTICO-6-INSIDE"),
-            Set::LoopBack => ("KUBE-LOOP-BACK", "KUBE-6-LOOP-BACK"),
-            Set::HealthCheck => (
+            Self::DroppedOutside => ("PORTICO-DROPPED-OUTSIDE", "PORTICO-6-DROPPED-OUTSIDE"),
+            Self::Inside => ("PORTICO-INSIDE", "PORTICO-6-INSIDE"),
+            Self::LoopBack => ("KUBE-LOOP-BACK", "KUBE-6-LOOP-BACK"),
+            Self::HealthCheck => (
                 "KUBE-HEALTH-CHECK-NODE-PORT",
                 "KUBE-6-HEALTH-CHECK-NODE-PORT",
             ),
-            Set::Bound => ("KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"),
-            Set::ClusterAddresses => ("PORTICO-CLUSTER-ADDRESSES", "PORTICO-6-CLUSTER-ADDRESSES"),
-            Set::Leaving => ("PORTICO-LEAVING", "PORTICO-6-LEAVING"),
+            Self::Bound => ("KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"),
+            Self::ClusterAddresses => ("PORTICO-CLUSTER-ADDRESSES", "PORTICO-6-CLUSTER-ADDRESSES"),
+            Self::Leaving => ("PORTICO-LEAVING", "PORTICO-6-LEAVING"),
         };
         if family == Family::V4 { v4 } else { v6 }
     }
 
     pub fn kind(self) -> &'static str {
         match self {
-            Set::Sources => "hash:ip,port,net",
-            Set::LoopBack => "hash:ip,port,ip",
-            Set::HealthCheck => "bitmap:port",
-            Set::Bound | Set::ClusterAddresses | Set::Leaving => "hash:ip",
+            Self::Sources => "hash:ip,port,net",
+            Self::LoopBack => "hash:ip,port,ip",
+            Self::HealthCheck => "bitmap:port",
+            Self::Bound | Self::ClusterAddresses | Self::Leaving => "hash:ip",
             _ => "hash:ip,port",
         }
     }
 
-    pub fn named(name: &str) -> Option<(Set, Family)> {
+    pub fn named(name: &str) -> Option<(Self, Family)> {
         let all = Family::BOTH
             .into_iter()
-            .flat_map(|family| Set::ALL.map(|set| (set, family)));
+            .flat_map(|family| Self::ALL.map(|set| (set, family)));
         all.into_iter()
             .find(|(set, family)| set.name(*family) == name)
     }
 }
 
 /// Sets of kube-proxy that have no counterpart here.
-pub fn is_kube_proxys(name: &str) -> bool {
+pub(crate) fn is_kube_proxys(name: &str) -> bool {
     const NAMES: [&str; 7] = [
         "LOAD-BALANCER-SOURCE-IP",
         "NODE-PORT-TCP",
@@ -169,7 +169,7 @@ pub fn is_kube_proxys(name: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
     At(At),
-    /// A frontend, and who may use it.
+    /// A frontend, and a network that may use it.
     Source(At, IpNet),
     /// An endpoint, with its own address as the sender's.
     Loop(At),
@@ -180,9 +180,9 @@ pub enum Entry {
 impl Entry {
     pub fn family(&self) -> Family {
         match self {
-            Entry::At(at) | Entry::Source(at, _) | Entry::Loop(at) => at.family(),
-            Entry::Port(family, _) => *family,
-            Entry::Address(address) => Family::of(*address),
+            Self::At(at) | Self::Source(at, _) | Self::Loop(at) => at.family(),
+            Self::Port(family, _) => *family,
+            Self::Address(address) => Family::of(*address),
         }
     }
 }
@@ -190,11 +190,11 @@ impl Entry {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Entry::At(at) => write!(f, "{at}"),
-            Entry::Source(at, network) => write!(f, "{at} from {network}"),
-            Entry::Loop(at) => write!(f, "{at} from {}", at.address),
-            Entry::Port(_, port) => write!(f, "{port}"),
-            Entry::Address(address) => write!(f, "{address}"),
+            Self::At(at) => write!(f, "{at}"),
+            Self::Source(at, network) => write!(f, "{at} from {network}"),
+            Self::Loop(at) => write!(f, "{at} from {}", at.address),
+            Self::Port(_, port) => write!(f, "{port}"),
+            Self::Address(address) => write!(f, "{address}"),
         }
     }
 }

@@ -1,16 +1,16 @@
-//! A second address for a frontend that serves this node and its pods otherwise than everybody else
+//! A second address for a frontend that serves this node and its pods otherwise than other clients
 //! (a Local external policy).
 //!
 //! IPVS finds a virtual server by its address and port alone. So packets from inside are sent to
-//! another address, by one rule for all: `NETMAP` replaces the first bits of the destination.
-//! Nobody outside has the addresses that come of it.
+//! another address, by one rule for all: `NETMAP` replaces the first bits of the destination. The
+//! resulting addresses are used by no host outside.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use portico_model::table::Family;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The network that `NETMAP` maps to.
-pub fn network(family: Family) -> IpNet {
+pub(super) fn network(family: Family) -> IpNet {
     // Neither is in use anywhere: reserved "for future use", and the half of the unique local
     // addresses without a meaning.
     match family {
@@ -24,7 +24,7 @@ pub fn network(family: Family) -> IpNet {
 
 /// What becomes of an address; `None` if it would stay what it is, or become one that cannot be
 /// used.
-pub fn shadow(address: IpAddr) -> Option<IpAddr> {
+pub(super) fn shadow(address: IpAddr) -> Option<IpAddr> {
     let shadow = match address {
         IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() | 0xf000_0000)),
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() << 8 >> 8 | 0xfc << 120)),

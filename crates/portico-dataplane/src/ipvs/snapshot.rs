@@ -10,19 +10,19 @@ use std::net::IpAddr;
 pub struct Snapshot {
     /// All addresses of the node but those of our link; sorted.
     pub own: Vec<IpAddr>,
-    /// Of our link.
+    /// The addresses of our link.
     pub linked: BTreeSet<IpAddr>,
     /// All virtual servers, whosever they are.
     pub servers: BTreeMap<At, Found>,
-    /// Of our sets.
+    /// The entries of our sets.
     pub entries: BTreeSet<(Set, Entry)>,
     /// There are sets that only kube-proxy makes.
     pub kube_proxy: bool,
 }
 
 impl Snapshot {
-    /// Servers that nobody but us (or kube-proxy, whose place we take) can have made: they are on
-    /// an address of our link, or in our sets. kube-proxy takes every server for its own.
+    /// Servers that only Portico (or kube-proxy, which it replaces) can have made: they are on an
+    /// address of our link, or in our sets. kube-proxy takes every server for its own.
     pub fn is_ours(&self, at: &At, excluded: &[IpNet]) -> bool {
         if excluded.iter().any(|network| network.contains(&at.address)) {
             return false;

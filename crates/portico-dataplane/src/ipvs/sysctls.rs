@@ -7,7 +7,7 @@ use std::fs;
 const FOLDER: &str = "/proc/sys/net/ipv4";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub(super) struct Setting {
     pub path: &'static str,
     pub value: u32,
     /// Nothing works without it.
@@ -15,7 +15,7 @@ pub struct Setting {
 }
 
 /// `kernel` is its version: major, minor.
-pub fn wanted(kernel: (u32, u32), strict_arp: bool) -> Vec<Setting> {
+pub(super) fn wanted(kernel: (u32, u32), strict_arp: bool) -> Vec<Setting> {
     let setting = |path, value| Setting {
         path,
         value,
@@ -46,7 +46,7 @@ pub fn wanted(kernel: (u32, u32), strict_arp: bool) -> Vec<Setting> {
 }
 
 /// Set what differs.
-pub fn apply(strict_arp: bool) -> Result<(), ApplyError> {
+pub(super) fn apply(strict_arp: bool) -> Result<(), ApplyError> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     for setting in wanted(version(&release), strict_arp) {
         let path = format!("{FOLDER}/{}", setting.path);

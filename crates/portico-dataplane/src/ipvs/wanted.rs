@@ -14,19 +14,19 @@ use std::sync::Arc;
 
 /// What is the same for all ports.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub(super) struct Surroundings {
     pub rules: NodeRules,
     /// The addresses of the node, but for those of our link; sorted.
     pub own: Arc<[IpAddr]>,
     /// Frontends on addresses of the node: they come before node ports.
     pub claimed: BTreeSet<At>,
-    /// Whose shadow an address is.
+    /// The address that each shadow address stands for.
     pub shadows: BTreeMap<IpAddr, IpAddr>,
     pub scheduler: Arc<str>,
 }
 
 impl Surroundings {
-    pub fn is_own(&self, address: IpAddr) -> bool {
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
         self.own.binary_search(&address).is_ok()
     }
 
@@ -55,7 +55,7 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// The frontends of a port that are on addresses of the node.
-pub fn on_own<'a>(
+pub(super) fn on_own<'a>(
     key: &'a PortKey,
     port: &'a ServicePort,
     own: &'a [IpAddr],
@@ -77,20 +77,20 @@ pub fn on_own<'a>(
 
 /// What some ports need, taken together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub(super) struct Wanted {
     pub servers: BTreeMap<At, Server>,
-    /// Of all sets but those that count.
+    /// The entries of all sets but those that count.
     pub entries: BTreeSet<(Set, Entry)>,
     /// Those that several ports may want, with how many do.
     pub shared: BTreeMap<(Set, Entry), u32>,
     /// Addresses for our link, with how many servers are on each.
     pub addresses: BTreeMap<IpAddr, u32>,
-    /// Whose shadow an address is.
+    /// The address that each shadow address stands for.
     pub shadows: BTreeMap<IpAddr, IpAddr>,
 }
 
 impl Wanted {
-    pub fn add(&mut self, key: &PortKey, port: &ServicePort, here: &Surroundings) {
+    pub(super) fn add(&mut self, key: &PortKey, port: &ServicePort, here: &Surroundings) {
         for frontend in &port.frontends {
             match frontend.address {
                 Some(address)
@@ -159,7 +159,7 @@ impl Wanted {
         } = *frontend;
         let (server, other) = match (inside, outside) {
             _ if inside == outside => (outside, None),
-            // Who is not let in needs no server.
+            // Sources that are not let in need no server.
             (_, Outcome::Drop) => (inside, None),
             _ => (outside, Some(inside)),
         };

@@ -1,9 +1,9 @@
 //! What is said to the kernel, and what it says: virtual servers by generic netlink, sets by
 //! nfnetlink, the link and its addresses by rtnetlink.
 
-pub mod link;
-pub mod server;
-pub mod set;
+pub(crate) mod link;
+pub(crate) mod server;
+pub(crate) mod set;
 
 use portico_model::table::{Family, Protocol};
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! Socket filters: what the kernel is to let through to us, so that nobody else's packets wake us.
+//! Socket filters: which packets the kernel lets through to a socket, so that other packets do not
+//! wake this process.
 
 use socket2::SockFilter;
 
@@ -9,6 +10,7 @@ pub fn byte(offset: u32) -> SockFilter {
     step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, offset)
 }
 
+/// Loads the four bytes at this offset of the packet.
 pub fn word(offset: u32) -> SockFilter {
     step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset)
 }
@@ -31,10 +33,12 @@ pub fn require(value: u32) -> [SockFilter; 2] {
     ]
 }
 
+/// Lets the whole packet through.
 pub fn accept() -> SockFilter {
     step(libc::BPF_RET | libc::BPF_K, 0, 0, ALL)
 }
 
+/// Drops the packet.
 pub fn refuse() -> SockFilter {
     step(libc::BPF_RET | libc::BPF_K, 0, 0, 0)
 }

@@ -1,9 +1,10 @@
-//! The addresses of packet sockets: plain C structs, which nobody else has to look into.
+//! The addresses of packet sockets: plain C structs, kept from the rest of the code.
 
 use super::Mac;
 use socket2::{SockAddr, SockAddrStorage};
 
 /// A link, and what is to be heard from it.
+/// The address to bind to, or to send to, for packets of this EtherType on a link.
 #[expect(
     unsafe_code,
     reason = "the addresses of packet sockets are plain C structs"
@@ -21,16 +22,19 @@ pub fn link_address(link: u32, ethertype: u16) -> SockAddr {
     }
 }
 
-/// Where a packet came in, and from whom.
+/// The link on which a packet came in, and the hardware address of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
+    /// The number of the link.
     pub link: u32,
+    /// The hardware address of the sender.
     pub mac: Mac,
-    /// For this host or a group or everybody, not for another host.
+    /// Whether the packet was sent to this host, a group or all hosts, and not to another host.
     pub for_us: bool,
 }
 
 /// `None`: it is not the address of a packet socket on Ethernet.
+/// What the address of a received packet says; `None` for other kinds of addresses.
 #[expect(
     unsafe_code,
     reason = "the addresses of packet sockets are plain C structs"

@@ -2,15 +2,21 @@
 //! is sent here.
 
 use super::{Mac, chunk};
+use crate::netlink::uapi::{IFA_PROTO, IFLA_MACVLAN_MODE, MACVLAN_MODE_VEPA};
 use crate::netlink::{Message, Messages, flags};
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub const GROUP_LINK: u32 = 1;
-pub const GROUP_V4_ADDRESS: u32 = 5;
-pub const GROUP_V6_ADDRESS: u32 = 9;
-pub const GROUP_V4_ROUTE: u32 = 7;
-pub const GROUP_V6_ROUTE: u32 = 11;
+/// The group that is told of links.
+pub const GROUP_LINK: u32 = libc::RTNLGRP_LINK;
+/// The group that is told of IPv4 addresses.
+pub const GROUP_V4_ADDRESS: u32 = libc::RTNLGRP_IPV4_IFADDR;
+/// The group that is told of IPv6 addresses.
+pub const GROUP_V6_ADDRESS: u32 = libc::RTNLGRP_IPV6_IFADDR;
+/// The group that is told of IPv4 routes.
+pub const GROUP_V4_ROUTE: u32 = libc::RTNLGRP_IPV4_ROUTE;
+/// The group that is told of IPv6 routes.
+pub const GROUP_V6_ROUTE: u32 = libc::RTNLGRP_IPV6_ROUTE;
 
 /// struct ifinfomsg and struct ifaddrmsg
 const LINK_HEADER: usize = 16;
@@ -18,33 +24,34 @@ const ADDRESS_HEADER: usize = 8;
 /// struct rtmsg
 const ROUTE_HEADER: usize = 12;
 
-/// Of a request that is to change what is there already.
-const REPLACE: u16 = 0x100;
-/// An address says who put it there (since Linux 5.18); ours have the number of the protocol that
-/// moves them.
-const IFA_PROTO: u16 = 11;
+/// An address tells which program added it (since Linux 5.18); Portico's have the number of VRRP,
+/// the protocol that moves them.
 pub const OURS: u8 = 112;
-const IFLA_MACVLAN_MODE: u16 = 1;
-/// The links of one parent do not see each other. (A private one would take what others send from
-/// the same hardware address away from its parent: an owner must hear another owner.)
-const MACVLAN_VEPA: u32 = 2;
 const FOREVER: u32 = u32::MAX;
 const UP: u32 = libc::IFF_UP as u32;
 const RUNNING: u32 = libc::IFF_RUNNING as u32;
 
+/// A link of this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
+    /// Its number.
     pub index: u32,
+    /// Its name.
     pub name: String,
+    /// Its hardware address; zeros where it has none.
     pub mac: Mac,
+    /// Whether it is up and has its carrier.
     pub running: bool,
 }
 
 /// An address on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
+    /// The number of the link.
     pub link: u32,
+    /// The address.
     pub address: IpAddr,
+    /// The length of its prefix.
     pub prefix: u8,
     /// It can be used, and is not still being asked about.
     pub usable: bool,
@@ -52,6 +59,7 @@ pub struct Held {
     pub ours: bool,
 }
 
+/// Asks for the link with this name.
 pub fn get_link(name: &str) -> Messages {
     let mut request = Messages::new();
     request.message(libc::RTM_GETLINK, 0, |m| {
@@ -71,22 +79,28 @@ pub fn new_macvlan(name: &str, parent: u32, mac: Mac) -> Messages {
         m.nested(libc::IFLA_LINKINFO, |m| {
             m.put_str(libc::IFLA_INFO_KIND, "macvlan");
             m.nested(libc::IFLA_INFO_DATA, |m| {
-                m.put_u32(IFLA_MACVLAN_MODE, MACVLAN_VEPA)
+                // The links of one parent do not see each other. A private one would take packets
+                // from its own hardware address away from its parent, and an owner must hear
+                // another owner.
+                m.put_u32(IFLA_MACVLAN_MODE, MACVLAN_MODE_VEPA)
             });
         });
     })
 }
 
+/// Sets a link up or down.
 pub fn set_up(link: u32, up: bool) -> Messages {
     acknowledged(libc::RTM_NEWLINK, 0, |m| {
         m.raw(&link_header(link, if up { UP } else { 0 }, UP))
     })
 }
 
+/// Deletes a link.
 pub fn delete_link(link: u32) -> Messages {
     acknowledged(libc::RTM_DELLINK, 0, |m| m.raw(&link_header(link, 0, 0)))
 }
 
+/// Lists the addresses of the family of this one.
 pub fn get_addresses(family_of: IpAddr) -> Messages {
     let mut request = Messages::new();
     let [family, ..] = address_header(family_of, 0, 0);
@@ -96,12 +110,12 @@ pub fn get_addresses(family_of: IpAddr) -> Messages {
     request
 }
 
-/// An address that answers and that nobody chooses as the source of a connection by itself: IPv6
-/// does not choose one that is past its preferred time, IPv4 takes the first, and this one comes
-/// after our own, which was there before. (In a narrower scope it would not be chosen either, but
-/// be listed first, and programs that look for the address of their host take that.) The kernel
-/// removes it after `lifetime` (in whole seconds). If it is there already, only its lifetime
-/// changes.
+/// Adds an address that answers and that the kernel does not choose as the source of a connection
+/// by itself: IPv6 does not choose one that is past its preferred time, IPv4 takes the first, and
+/// this one comes after our own, which was there before. (In a narrower scope it would not be
+/// chosen either, but be listed first, and programs that look for the address of their host take
+/// that.) The kernel removes it after `lifetime` (in whole seconds). If it is there already, only
+/// its lifetime changes.
 ///
 /// IPv6 adds no route to its network: the next message would have that expire as well, though it is
 /// not ours alone.
@@ -121,7 +135,7 @@ pub fn hold_address(
         .clamp(1, FOREVER - 1);
     request.message(
         libc::RTM_NEWADDR,
-        flags::ACK | flags::CREATE | REPLACE,
+        flags::ACK | flags::CREATE | libc::NLM_F_REPLACE as u16,
         |m| {
             m.raw(&address_header(address, prefix, link));
             put_address(m, address);
@@ -135,6 +149,7 @@ pub fn hold_address(
     );
 }
 
+/// Deletes an address.
 pub fn drop_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8)) {
     request.message(libc::RTM_DELADDR, flags::ACK, |m| {
         m.raw(&address_header(address, prefix, link));
@@ -154,12 +169,14 @@ pub fn get_route(link: u32, address: IpAddr) -> Messages {
     request
 }
 
+/// Lists all links.
 pub fn get_links() -> Messages {
     let mut request = Messages::new();
     request.message(libc::RTM_GETLINK, flags::DUMP, |m| m.raw(&[0; LINK_HEADER]));
     request
 }
 
+/// Lists the addresses of both families.
 pub fn get_all_addresses() -> Messages {
     let mut request = Messages::new();
     request.message(libc::RTM_GETADDR, flags::DUMP, |m| {
@@ -276,7 +293,7 @@ fn link_header(link: u32, flags: u32, which: u32) -> [u8; LINK_HEADER] {
     header
 }
 
-/// Of an address that is good everywhere.
+/// The header for an address of global scope.
 fn address_header(address: IpAddr, prefix: u8, link: u32) -> [u8; ADDRESS_HEADER] {
     let family = if address.is_ipv4() {
         libc::AF_INET

@@ -1,13 +1,11 @@
 //! Encoding into one growing buffer, and decoding that never trusts a length.
 
 use super::flags;
+use super::uapi::{NLA_F_NESTED, NLA_TYPE_MASK};
 use std::str;
 
 const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
-/// Tells the kernel that an attribute holds attributes.
-const NESTED: u16 = 0x8000;
-const KIND_MASK: u16 = 0x3fff;
 
 /// Messages under construction, one after the other in one buffer, numbered as they come.
 ///
@@ -29,24 +27,26 @@ pub struct Messages {
 }
 
 impl Messages {
-    pub fn new() -> Messages {
-        Messages::default()
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    pub fn with_capacity(bytes: usize) -> Messages {
-        Messages {
+    /// An empty buffer with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self {
             bytes: Vec::with_capacity(bytes),
-            ..Messages::default()
+            ..Self::default()
         }
     }
 
-    /// For so many more bytes: what grows while it is filled is copied again and again.
+    /// Makes room for so many more bytes, so that a growing buffer is not copied again and again.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 
-    /// One message; `REQUEST` is added to the flags. Returns its sequence number.
-    pub fn message(&mut self, kind: u16, flags: u16, body: impl FnOnce(&mut Messages)) -> u32 {
+    /// Adds a message; `REQUEST` is added to its flags. Returns its sequence number.
+    pub fn message(&mut self, kind: u16, flags: u16, body: impl FnOnce(&mut Self)) -> u32 {
         self.last = self.last.wrapping_add(1);
         self.last_start = self.bytes.len();
         let start = self.last_start;
@@ -72,7 +72,7 @@ impl Messages {
         command: u8,
         flags: u16,
         family: u8,
-        body: impl FnOnce(&mut Messages),
+        body: impl FnOnce(&mut Self),
     ) -> u32 {
         let kind = u16::from(subsystem) << 8 | u16::from(command);
         self.message(kind, flags, |m| {
@@ -94,9 +94,10 @@ impl Messages {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub fn nested(&mut self, kind: u16, body: impl FnOnce(&mut Messages)) {
+    /// An attribute that holds attributes.
+    pub fn nested(&mut self, kind: u16, body: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
-        self.attribute_header(kind | NESTED, 0);
+        self.attribute_header(kind | NLA_F_NESTED, 0);
         body(self);
         match u16::try_from(self.bytes.len() - start) {
             Ok(length) => self.overwrite(start, &length.to_ne_bytes()),
@@ -104,6 +105,7 @@ impl Messages {
         }
     }
 
+    /// An attribute with these bytes.
     pub fn put(&mut self, kind: u16, data: &[u8]) {
         self.attribute_header(kind, data.len());
         self.bytes.extend_from_slice(data);
@@ -118,18 +120,22 @@ impl Messages {
         self.pad();
     }
 
+    /// An attribute with one byte.
     pub fn put_u8(&mut self, kind: u16, value: u8) {
         self.put(kind, &[value]);
     }
 
+    /// An attribute with a number in network byte order.
     pub fn put_u16_be(&mut self, kind: u16, value: u16) {
         self.put(kind, &value.to_be_bytes());
     }
 
+    /// An attribute with a number in network byte order.
     pub fn put_u32_be(&mut self, kind: u16, value: u32) {
         self.put(kind, &value.to_be_bytes());
     }
 
+    /// An attribute with a number in network byte order.
     pub fn put_u64_be(&mut self, kind: u16, value: u64) {
         self.put(kind, &value.to_be_bytes());
     }
@@ -144,14 +150,17 @@ impl Messages {
         self.put(kind, &value.to_ne_bytes());
     }
 
+    /// All messages, as they are sent.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// The length of all messages in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
+    /// Whether there is no message.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -169,9 +178,9 @@ impl Messages {
     /// Begin anew, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        *self = Messages {
+        *self = Self {
             bytes: std::mem::take(&mut self.bytes),
-            ..Messages::default()
+            ..Self::default()
         };
     }
 
@@ -198,11 +207,15 @@ impl Messages {
 /// A message from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
+    /// The type: one of netlink's own, or one of the protocol.
     pub kind: u16,
+    /// The flags of the header, as in [`super::flags`].
     pub flags: u16,
+    /// The number of the request that it answers; 0 for a notification.
     pub sequence: u32,
-    /// Who sent it, or for whose request it was sent.
+    /// The port of the socket that sent it, or whose request caused it.
     pub port: u32,
+    /// What comes after the header.
     pub payload: &'a [u8],
 }
 
@@ -223,6 +236,7 @@ pub fn messages(bytes: &[u8]) -> MessageIter<'_> {
     MessageIter { rest: bytes }
 }
 
+/// The messages in a buffer.
 pub struct MessageIter<'a> {
     rest: &'a [u8],
 }
@@ -244,29 +258,37 @@ impl<'a> Iterator for MessageIter<'a> {
     }
 }
 
+/// An attribute of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
+    /// The type, without the flag of nested attributes.
     pub kind: u16,
+    /// The value, without padding.
     pub data: &'a [u8],
 }
 
 impl<'a> Attribute<'a> {
+    /// The attributes in the value.
     pub fn nested(&self) -> Attributes<'a> {
         attributes(self.data)
     }
 
+    /// The value, if it is one byte.
     pub fn u8(&self) -> Option<u8> {
         self.data.first().copied()
     }
 
+    /// The value, if it is two bytes in network byte order.
     pub fn u16_be(&self) -> Option<u16> {
         u16_at(self.data, 0).map(u16::from_be)
     }
 
+    /// The value, if it is four bytes in network byte order.
     pub fn u32_be(&self) -> Option<u32> {
         u32_at(self.data, 0).map(u32::from_be)
     }
 
+    /// The value, if it is eight bytes in network byte order.
     pub fn u64_be(&self) -> Option<u64> {
         self.data.first_chunk().map(|b| u64::from_be_bytes(*b))
     }
@@ -297,12 +319,14 @@ pub fn attributes(bytes: &[u8]) -> Attributes<'_> {
     Attributes { rest: bytes }
 }
 
+/// The attributes in a buffer.
 #[derive(Clone)]
 pub struct Attributes<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Attributes<'a> {
+    /// The first attribute of this type.
     pub fn find_kind(mut self, kind: u16) -> Option<Attribute<'a>> {
         self.find(|attribute| attribute.kind == kind)
     }
@@ -313,7 +337,7 @@ impl<'a> Iterator for Attributes<'a> {
 
     fn next(&mut self) -> Option<Attribute<'a>> {
         let length = usize::from(u16_at(self.rest, 0)?);
-        let kind = u16_at(self.rest, 2)? & KIND_MASK;
+        let kind = u16_at(self.rest, 2)? & NLA_TYPE_MASK;
         let data = self.rest.get(ATTRIBUTE_HEADER..length)?;
         self.rest = self.rest.get(align(length)..).unwrap_or_default();
         Some(Attribute { kind, data })

@@ -3,27 +3,23 @@
 
 use super::flags;
 use super::message::{Message, Messages, attributes, messages, u32_at};
+use super::uapi::{NLMSG_DONE, NLMSG_ERROR, NLMSGERR_ATTR_MSG};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
 /// Parts of a dump have at most 32 KiB.
 const RECEIVE_BUFFER: usize = 128 << 10;
 /// Room for the errors of a large batch.
 const RECEIVE_QUEUE: usize = 8 << 20;
-const SOL_NETLINK: i32 = 270;
-const ADD_MEMBERSHIP: i32 = 1;
-const DROP_MEMBERSHIP: i32 = 2;
-const CAP_ACK: i32 = 10;
-const EXT_ACK: i32 = 11;
 /// How often a dump is begun anew because what it lists changed meanwhile.
 const DUMP_ATTEMPTS: usize = 20;
 
 /// A request that the kernel did not do.
 #[derive(Debug)]
 pub struct Refusal {
+    /// The number of the request.
     pub sequence: u32,
+    /// The error of the kernel.
     pub error: io::Error,
     /// What the kernel says about it.
     pub text: Option<String>,
@@ -34,6 +30,7 @@ pub struct Refusal {
 pub struct Replies {
     /// Requests that were done, of those that asked to be told.
     pub acknowledged: usize,
+    /// Requests that were not done.
     pub refused: Vec<Refusal>,
 }
 
@@ -63,6 +60,7 @@ impl Replies {
     }
 }
 
+/// A netlink socket.
 pub struct Socket {
     fd: OwnedFd,
     port: u32,
@@ -75,15 +73,15 @@ pub struct Socket {
 impl Socket {
     /// `protocol` is e.g. `libc::NETLINK_NETFILTER`. Belongs to the network namespace of the
     /// calling thread.
-    pub fn open(protocol: i32) -> io::Result<Socket> {
+    pub fn open(protocol: i32) -> io::Result<Self> {
         let fd = open(protocol)?;
-        for option in [CAP_ACK, EXT_ACK] {
+        for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK] {
             // Old kernels lack them; errors are then less clear.
-            let _ = set_option(&fd, SOL_NETLINK, option, 1);
+            let _ = set_option(&fd, libc::SOL_NETLINK, option, 1);
         }
         raise(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_QUEUE);
         let port = bind(&fd)?;
-        Ok(Socket {
+        Ok(Self {
             fd,
             port,
             send_room: 64 << 10,
@@ -92,17 +90,29 @@ impl Socket {
         })
     }
 
-    pub fn netfilter() -> io::Result<Socket> {
-        Socket::open(libc::NETLINK_NETFILTER)
+    /// Opens a socket to netfilter, in the network namespace of the calling thread.
+    pub fn netfilter() -> io::Result<Self> {
+        Self::open(libc::NETLINK_NETFILTER)
     }
 
     /// Notifications of the group arrive from now on.
     pub fn join(&self, group: u32) -> io::Result<()> {
-        set_option(&self.fd, SOL_NETLINK, ADD_MEMBERSHIP, group as i32)
+        set_option(
+            &self.fd,
+            libc::SOL_NETLINK,
+            libc::NETLINK_ADD_MEMBERSHIP,
+            group as i32,
+        )
     }
 
+    /// Notifications of the group no longer arrive.
     pub fn leave(&self, group: u32) -> io::Result<()> {
-        set_option(&self.fd, SOL_NETLINK, DROP_MEMBERSHIP, group as i32)
+        set_option(
+            &self.fd,
+            libc::SOL_NETLINK,
+            libc::NETLINK_DROP_MEMBERSHIP,
+            group as i32,
+        )
     }
 
     /// Notifications of what this port asked for do not arrive: all messages of one have the same
@@ -131,7 +141,7 @@ impl Socket {
         attach_filter(&self.fd, &mut program)
     }
 
-    /// The address of this socket, by which notifications name who made a change.
+    /// The address of this socket, by which notifications name the origin of a change.
     pub fn port(&self) -> u32 {
         self.port
     }
@@ -151,7 +161,7 @@ impl Socket {
         let mut replies = Replies::default();
         self.receive_all(|message| {
             match message.kind {
-                ERROR => _ = replies.add(&message),
+                NLMSG_ERROR => _ = replies.add(&message),
                 _ => other(message),
             }
             false
@@ -160,11 +170,11 @@ impl Socket {
     }
 
     /// A netfilter batch that asks for an answer to its last operation, and to no other. Refusals
-    /// of earlier ones come before it, so that nobody has to look for more.
+    /// of earlier ones come before it, so that the answer to the last is the end.
     pub fn exchange_batch(&mut self, batch: &Messages) -> io::Result<Replies> {
         self.send(batch)?;
         let mut replies = Replies::default();
-        self.receive_all(|message| message.kind == ERROR && replies.add(&message))?;
+        self.receive_all(|message| message.kind == NLMSG_ERROR && replies.add(&message))?;
         Ok(replies)
     }
 
@@ -207,8 +217,8 @@ impl Socket {
                 error = Some(io::Error::from_raw_os_error(libc::EINTR));
             }
             match message.kind {
-                ERROR => error = refusal(&message).map(|r| r.error).or(error.take()),
-                DONE => {
+                NLMSG_ERROR => error = refusal(&message).map(|r| r.error).or(error.take()),
+                NLMSG_DONE => {
                     done = true;
                     if let Some(code @ ..0) = u32_at(message.payload, 0).map(|code| code as i32) {
                         error = Some(io::Error::from_raw_os_error(-code));
@@ -216,7 +226,7 @@ impl Socket {
                 }
                 _ => found.extend(parse(message)),
             }
-            is_dump && message.kind == DONE
+            is_dump && message.kind == NLMSG_DONE
         });
         received?;
         match error {
@@ -263,7 +273,7 @@ impl Socket {
         send(&self.fd, requests.bytes())
     }
 
-    /// Until nothing is left or `last` says that this was all.
+    /// Receives messages until none is left or `last` says that this was all.
     fn receive_all(&mut self, mut last: impl FnMut(Message) -> bool) -> io::Result<()> {
         loop {
             match receive(&self.fd, &mut self.buffer) {
@@ -306,7 +316,7 @@ fn refusal(message: &Message) -> Option<Refusal> {
     // that of the batch.
     let sequence = u32_at(message.payload, 12).unwrap_or(message.sequence);
     let text = attributes(message.payload.get(20..).unwrap_or_default())
-        .find_kind(1)
+        .find_kind(NLMSGERR_ATTR_MSG)
         .and_then(|a| a.text());
     Some(Refusal {
         sequence,
@@ -329,7 +339,7 @@ fn check(result: isize) -> io::Result<usize> {
 #[expect(unsafe_code, reason = "the standard library has no netlink sockets")]
 fn open(protocol: i32) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no pointers; the descriptor is new and owned by nobody else.
+    // SAFETY: no pointers; the descriptor is new and has no other owner.
     unsafe {
         let fd = check(libc::socket(libc::AF_NETLINK, kind, protocol) as isize)?;
         Ok(OwnedFd::from_raw_fd(fd as i32))

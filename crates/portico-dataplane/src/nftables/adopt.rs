@@ -17,7 +17,7 @@ use std::sync::Arc;
 const SLOTS: usize = 1 << 16;
 
 /// The state that is wanted, numbered as what was found as far as possible, and all its elements.
-pub fn installed(
+pub(super) fn installed(
     family: Family,
     table: &ForwardingTable,
     found: Option<&FoundTable>,
@@ -73,8 +73,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn read(table: &FoundTable) -> Numbers {
-        let mut numbers = Numbers::default();
+    fn read(table: &FoundTable) -> Self {
+        let mut numbers = Self::default();
         for element in table.sets.values().flat_map(|set| &set.elements) {
             match element {
                 Element::Frontend { at, number, .. } => {
@@ -143,7 +143,7 @@ impl Numbers {
         })
     }
 
-    /// For each number up to the greatest that is taken over, whether it is.
+    /// Whether a number is taken over, for each up to the greatest that is.
     fn taken(&self, ports: &[(&PortKey, &Arc<ServicePort>, Option<Pair>)]) -> Vec<bool> {
         let greatest = ports.iter().filter_map(|(_, _, pair)| *pair).max();
         let mut taken = vec![false; greatest.map_or(0, |greatest| greatest as usize + 1)];

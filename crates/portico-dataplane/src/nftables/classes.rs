@@ -9,12 +9,12 @@ use crate::ApplyError;
 use portico_model::hash::Map;
 use std::sync::Arc;
 
-/// Classes with affinity at most: whoever writes many Services with as many timeouts takes nothing
-/// from those without.
-pub const STICKY: usize = CLASSES / 2;
+/// The most classes with affinity: many Services with as many different timeouts leave room for
+/// those without.
+pub(super) const STICKY: usize = CLASSES / 2;
 
 #[derive(Default)]
-pub struct Classes {
+pub(super) struct Classes {
     /// By number; zero is not used, so that no packet's number is zero.
     entries: Vec<Option<Entry>>,
     numbers: Map<Class, u32>,
@@ -27,7 +27,7 @@ struct Entry {
 
 impl Classes {
     /// The class has this number in the kernel.
-    pub fn adopt(&mut self, number: u32, class: Class) {
+    pub(super) fn adopt(&mut self, number: u32, class: Class) {
         let place = number as usize;
         if place == 0 || place >= CLASSES || self.numbers.contains_key(&class) {
             return;
@@ -41,8 +41,8 @@ impl Classes {
         }
     }
 
-    /// One more pool is of this class.
-    pub fn acquire(&mut self, class: Class, delta: &mut Delta) -> Result<u32, ApplyError> {
+    /// Counts one more pool of this class, which is made if it is the first.
+    pub(super) fn acquire(&mut self, class: Class, delta: &mut Delta) -> Result<u32, ApplyError> {
         let number = match self.numbers.get(&class) {
             Some(number) => *number,
             None => self.create(class, delta)?,
@@ -53,13 +53,13 @@ impl Classes {
         Ok(number)
     }
 
-    pub fn release(&mut self, number: u32) {
+    pub(super) fn release(&mut self, number: u32) {
         if let Some(Some(entry)) = self.entries.get_mut(number as usize) {
             entry.users = entry.users.saturating_sub(1);
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, Class)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Class)> {
         self.entries
             .iter()
             .enumerate()
@@ -67,7 +67,7 @@ impl Classes {
     }
 
     /// Whether all of these, which have affinity, can be acquired.
-    pub fn has_room(&self, wanted: &[Class]) -> bool {
+    pub(super) fn has_room(&self, wanted: &[Class]) -> bool {
         let new = wanted
             .iter()
             .filter(|class| !self.numbers.contains_key(class))
@@ -105,7 +105,7 @@ impl Classes {
         Ok(number)
     }
 
-    /// A number that no class has, else one whose class nobody uses.
+    /// A number that no class has, else one whose class is unused.
     fn free_place(&self, class: &Class) -> Result<usize, ApplyError> {
         let sticky = class.affinity.is_some();
         let full = sticky
@@ -133,7 +133,7 @@ impl Classes {
     }
 }
 
-pub fn element(number: u32, class: &Class) -> Element {
+pub(super) fn element(number: u32, class: &Class) -> Element {
     Element::Class {
         class: Number::class(number),
         chain: Arc::from(class.chain_name()),

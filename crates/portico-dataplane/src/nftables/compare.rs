@@ -14,7 +14,7 @@ use portico_model::table::{Family, ForwardingTable, FrontendKey, ServicePort};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-pub fn differences(
+pub(super) fn differences(
     ours: Table,
     table: &ForwardingTable,
     found: Option<&FoundTable>,
@@ -55,7 +55,7 @@ pub fn differences(
 }
 
 /// Where packets wait for their Service by the rules that are found.
-pub fn early_packets(
+pub(super) fn early_packets(
     ours: Table,
     table: &ForwardingTable,
     found: &FoundTable,

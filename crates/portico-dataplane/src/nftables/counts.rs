@@ -6,12 +6,16 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 
 #[derive(Default)]
-pub struct Counts(HashMap<IpAddr, u32, BuildHasherDefault<Quick>>);
+pub(super) struct Counts(HashMap<IpAddr, u32, BuildHasherDefault<Quick>>);
 
 impl Counts {
-    /// One port has these instead of those, both sorted. Returns what nobody had before, and what
-    /// nobody has any more.
-    pub fn exchange(&mut self, old: &[IpAddr], new: &[IpAddr]) -> (Vec<IpAddr>, Vec<IpAddr>) {
+    /// Replaces one port's addresses, both sorted. Returns the addresses that no port had before,
+    /// and those that no port has any more.
+    pub(super) fn exchange(
+        &mut self,
+        old: &[IpAddr],
+        new: &[IpAddr],
+    ) -> (Vec<IpAddr>, Vec<IpAddr>) {
         let come = new
             .iter()
             .filter(|address| old.binary_search(address).is_err() && self.add(**address));
@@ -22,11 +26,11 @@ impl Counts {
         (come, gone.copied().collect())
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.0.keys().copied()
     }
 

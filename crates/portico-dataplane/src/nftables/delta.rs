@@ -47,7 +47,10 @@ fn take_out(classes: &mut Vec<Class>, class: Class) -> bool {
 }
 
 /// What only the first has, and what only the second has, of two sorted lists.
-pub fn differences(mut first: &[Element], mut second: &[Element]) -> (Vec<Element>, Vec<Element>) {
+pub(super) fn differences(
+    mut first: &[Element],
+    mut second: &[Element],
+) -> (Vec<Element>, Vec<Element>) {
     let (mut only_first, mut only_second) = (Vec::new(), Vec::new());
     while let ([a, rest_of_first @ ..], [b, rest_of_second @ ..]) = (first, second) {
         match a.cmp(b) {

@@ -36,7 +36,7 @@ const BY_ADDRESS_CHAIN: &str = "edge-by-address";
 const ERRORS_CHAIN: &str = "edge-errors";
 
 /// Slots of this node that another one had before.
-pub type Before = BTreeMap<u32, IpAddr>;
+pub(super) type Before = BTreeMap<u32, IpAddr>;
 
 /// What the kernel has of an edge.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub struct Found {
 }
 
 /// What tables say of the edge; `None` where none of them has one.
-pub fn found<'a>(tables: impl Iterator<Item = &'a FoundTable>) -> Option<FoundEdge> {
+pub(super) fn found<'a>(tables: impl Iterator<Item = &'a FoundTable>) -> Option<FoundEdge> {
     let mut edge = None;
     for table in tables.filter(|table| table.chains.contains_key(CHAIN)) {
         let edge = edge.get_or_insert_with(FoundEdge::default);
@@ -66,7 +66,12 @@ pub fn found<'a>(tables: impl Iterator<Item = &'a FoundTable>) -> Option<FoundEd
 /// Which nodes had slots before this one. What was remembered stays, also of slots that this node
 /// has no longer: whoever has them asks here. Where nothing was installed the kernel may have it
 /// from an earlier process.
-pub fn before(old: Option<&Edge>, known: &Before, found: &Found, new: Option<&Edge>) -> Before {
+pub(super) fn before(
+    old: Option<&Edge>,
+    known: &Before,
+    found: &Found,
+    new: Option<&Edge>,
+) -> Before {
     let Some(new) = new else {
         return Before::new();
     };
@@ -95,12 +100,12 @@ fn way(edge: &Edge, slot: u32) -> Way {
 }
 
 /// The number of a port at the edge.
-pub fn number(pair: u32, edge: &Edge) -> Number {
+pub(super) fn number(pair: u32, edge: &Edge) -> Number {
     let how = if edge.by_address { BY_ADDRESS } else { 0 };
     Number((pair * 2) | how)
 }
 
-pub fn slot_elements(pair: u32, edge: &Edge, before: &Before, out: &mut Vec<Element>) {
+pub(super) fn slot_elements(pair: u32, edge: &Edge, before: &Before, out: &mut Vec<Element>) {
     let pool = pair * 2;
     let unspecified = |address: &IpAddr| -> IpAddr {
         match address {
@@ -123,7 +128,7 @@ pub fn slot_elements(pair: u32, edge: &Edge, before: &Before, out: &mut Vec<Elem
 }
 
 /// What leads packets to the edge, at the end of the chain that looks at source ranges.
-pub fn entrance(family: Family, unless_pod: impl Fn() -> Expressions) -> Vec<Rule> {
+pub(super) fn entrance(family: Family, unless_pod: impl Fn() -> Expressions) -> Vec<Rule> {
     // Too large, time exceeded and the like: all that routers on the way say.
     let errors: &[u8] = match family {
         Family::V4 => &[3, 11, 12],
@@ -143,7 +148,7 @@ pub fn entrance(family: Family, unless_pod: impl Fn() -> Expressions) -> Vec<Rul
 }
 
 /// The beginning of the chain that translates destinations.
-pub fn own_slots(family: Family) -> [Rule; 2] {
+pub(super) fn own_slots(family: Family) -> [Rule; 2] {
     let own = || Expressions::new(family).number_is(u32::MAX, OWN_SLOT);
     [
         rule(own().number_of_service(Set::EdgeLocal).goto("treat")),
@@ -151,7 +156,7 @@ pub fn own_slots(family: Family) -> [Rule; 2] {
     ]
 }
 
-pub fn chains(family: Family) -> [Chain; 3] {
+pub(super) fn chains(family: Family) -> [Chain; 3] {
     let by_address = Expressions::new(family)
         .number_is(BY_ADDRESS, BY_ADDRESS)
         .goto(BY_ADDRESS_CHAIN);

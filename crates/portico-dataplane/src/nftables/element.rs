@@ -140,55 +140,55 @@ impl Element {
     pub fn set(&self) -> Set {
         let by = |at: &At, address, port| if at.address.is_some() { address } else { port };
         match self {
-            Element::Frontend { at, .. } => by(at, Set::Frontends, Set::NodePorts),
-            Element::LocalPool { .. } => Set::LocalPools,
-            Element::Endpoint { .. } => Set::Endpoints,
-            Element::Slot { .. } => Set::Slots,
-            Element::Sticky { .. } => Set::Sticky,
-            Element::Class { .. } => Set::Classes,
-            Element::ClusterIp(_) => Set::ClusterIps,
-            Element::Hairpin(_) => Set::Hairpin,
-            Element::Refused { at, .. } => by(at, Set::Refused, Set::RefusedPorts),
-            Element::Dropped { at, .. } => by(at, Set::Dropped, Set::DroppedPorts),
-            Element::Guarded { .. } => Set::Guarded,
-            Element::AllowedSource { .. } => Set::AllowedSources,
-            Element::NodePortAddress(_) => Set::NodePortAddresses,
-            Element::DmzPod(_) => Set::DmzPods,
-            Element::Edge { .. } => Set::Edge,
-            Element::EdgeLocal { .. } => Set::EdgeLocal,
-            Element::EdgeSlot { .. } => Set::EdgeSlots,
-            Element::EdgeBefore { .. } => Set::EdgeBefore,
+            Self::Frontend { at, .. } => by(at, Set::Frontends, Set::NodePorts),
+            Self::LocalPool { .. } => Set::LocalPools,
+            Self::Endpoint { .. } => Set::Endpoints,
+            Self::Slot { .. } => Set::Slots,
+            Self::Sticky { .. } => Set::Sticky,
+            Self::Class { .. } => Set::Classes,
+            Self::ClusterIp(_) => Set::ClusterIps,
+            Self::Hairpin(_) => Set::Hairpin,
+            Self::Refused { at, .. } => by(at, Set::Refused, Set::RefusedPorts),
+            Self::Dropped { at, .. } => by(at, Set::Dropped, Set::DroppedPorts),
+            Self::Guarded { .. } => Set::Guarded,
+            Self::AllowedSource { .. } => Set::AllowedSources,
+            Self::NodePortAddress(_) => Set::NodePortAddresses,
+            Self::DmzPod(_) => Set::DmzPods,
+            Self::Edge { .. } => Set::Edge,
+            Self::EdgeLocal { .. } => Set::EdgeLocal,
+            Self::EdgeSlot { .. } => Set::EdgeSlots,
+            Self::EdgeBefore { .. } => Set::EdgeBefore,
         }
     }
 
     pub fn key(&self) -> Bytes {
         let key = Bytes::EMPTY;
         match self {
-            Element::Frontend { at, .. }
-            | Element::Refused { at, .. }
-            | Element::Dropped { at, .. }
-            | Element::Guarded { at, .. }
-            | Element::Edge { at, .. }
-            | Element::EdgeLocal { at, .. } => key.at(at),
-            Element::LocalPool { pool, .. } => key.word(*pool),
-            Element::Endpoint { pool, slot, .. }
-            | Element::Slot { pool, slot, .. }
-            | Element::EdgeSlot { pool, slot, .. }
-            | Element::EdgeBefore { pool, slot, .. } => key.word(*pool).word(*slot),
-            Element::Sticky { member, .. } => key.word(member.0),
-            Element::Class { class, .. } => key.word(class.0),
-            Element::ClusterIp(address)
-            | Element::NodePortAddress(address)
-            | Element::DmzPod(address) => key.address(*address),
-            Element::Hairpin(address) => key.address(*address).address(*address),
-            Element::AllowedSource { at, network } => key.at(at).address(network.network()),
+            Self::Frontend { at, .. }
+            | Self::Refused { at, .. }
+            | Self::Dropped { at, .. }
+            | Self::Guarded { at, .. }
+            | Self::Edge { at, .. }
+            | Self::EdgeLocal { at, .. } => key.at(at),
+            Self::LocalPool { pool, .. } => key.word(*pool),
+            Self::Endpoint { pool, slot, .. }
+            | Self::Slot { pool, slot, .. }
+            | Self::EdgeSlot { pool, slot, .. }
+            | Self::EdgeBefore { pool, slot, .. } => key.word(*pool).word(*slot),
+            Self::Sticky { member, .. } => key.word(member.0),
+            Self::Class { class, .. } => key.word(class.0),
+            Self::ClusterIp(address) | Self::NodePortAddress(address) | Self::DmzPod(address) => {
+                key.address(*address)
+            }
+            Self::Hairpin(address) => key.address(*address).address(*address),
+            Self::AllowedSource { at, network } => key.at(at).address(network.network()),
         }
     }
 
     /// The end of the range that the key begins, for sets of ranges.
     pub fn key_end(&self) -> Option<Bytes> {
         match self {
-            Element::AllowedSource { at, network } => {
+            Self::AllowedSource { at, network } => {
                 Some(Bytes::EMPTY.at(at).address(network.broadcast()))
             }
             _ => None,
@@ -199,35 +199,35 @@ impl Element {
     pub fn data(&self) -> Option<Bytes> {
         let data = Bytes::EMPTY;
         match self {
-            Element::Frontend { number, .. }
-            | Element::LocalPool { number, .. }
-            | Element::Edge { number, .. }
-            | Element::EdgeLocal { number, .. } => Some(data.word(number.0)),
-            Element::EdgeSlot { node, .. } | Element::EdgeBefore { node, .. } => {
+            Self::Frontend { number, .. }
+            | Self::LocalPool { number, .. }
+            | Self::Edge { number, .. }
+            | Self::EdgeLocal { number, .. } => Some(data.word(number.0)),
+            Self::EdgeSlot { node, .. } | Self::EdgeBefore { node, .. } => {
                 Some(data.address(*node))
             }
-            Element::Slot { member, .. } => Some(data.word(member.0)),
-            Element::Endpoint { target, .. } | Element::Sticky { target, .. } => {
+            Self::Slot { member, .. } => Some(data.word(member.0)),
+            Self::Endpoint { target, .. } | Self::Sticky { target, .. } => {
                 Some(data.address(target.address).port(target.port))
             }
             _ => None,
         }
     }
 
-    /// For people who list the set.
+    /// The comment of the element, for readers of `nft list`.
     pub fn comment(&self) -> Option<&str> {
         match self {
-            Element::Frontend { name, .. }
-            | Element::Refused { name, .. }
-            | Element::Dropped { name, .. }
-            | Element::Guarded { name, .. }
-            | Element::Edge { name, .. } => Some(name),
+            Self::Frontend { name, .. }
+            | Self::Refused { name, .. }
+            | Self::Dropped { name, .. }
+            | Self::Guarded { name, .. }
+            | Self::Edge { name, .. } => Some(name),
             _ => None,
         }
     }
 
     /// An element as the kernel lists it; `None` if it cannot be one of ours.
-    pub fn decode(set: Set, family: Family, raw: &Raw) -> Option<Element> {
+    pub fn decode(set: Set, family: Family, raw: &Raw) -> Option<Self> {
         let mut key = Reader {
             family,
             rest: raw.key,
@@ -238,84 +238,84 @@ impl Element {
         };
         let name = || Arc::from(raw.comment.unwrap_or_default());
         let element = match set {
-            Set::Frontends => Element::Frontend {
+            Set::Frontends => Self::Frontend {
                 at: key.at()?,
                 number: Number(data.word()?),
                 name: name(),
             },
-            Set::NodePorts => Element::Frontend {
+            Set::NodePorts => Self::Frontend {
                 at: key.port_at()?,
                 number: Number(data.word()?),
                 name: name(),
             },
-            Set::LocalPools => Element::LocalPool {
+            Set::LocalPools => Self::LocalPool {
                 pool: key.word()?,
                 number: Number(data.word()?),
             },
-            Set::Endpoints => Element::Endpoint {
+            Set::Endpoints => Self::Endpoint {
                 pool: key.word()?,
                 slot: key.word()?,
                 target: data.target()?,
             },
-            Set::Slots => Element::Slot {
+            Set::Slots => Self::Slot {
                 pool: key.word()?,
                 slot: key.word()?,
                 member: Number(data.word()?),
             },
-            Set::Sticky => Element::Sticky {
+            Set::Sticky => Self::Sticky {
                 member: Number(key.word()?),
                 target: data.target()?,
             },
-            Set::Classes => Element::Class {
+            Set::Classes => Self::Class {
                 class: Number(key.word()?),
                 chain: Arc::from(raw.chain?),
             },
-            Set::ClusterIps => Element::ClusterIp(key.address()?),
+            Set::ClusterIps => Self::ClusterIp(key.address()?),
             Set::Hairpin => {
                 let address = key.address()?;
-                (key.address()? == address).then_some(Element::Hairpin(address))?
+                (key.address()? == address).then_some(Self::Hairpin(address))?
             }
-            Set::Refused => Element::Refused {
+            Set::Refused => Self::Refused {
                 at: key.at()?,
                 name: name(),
             },
-            Set::RefusedPorts => Element::Refused {
+            Set::RefusedPorts => Self::Refused {
                 at: key.port_at()?,
                 name: name(),
             },
-            Set::Dropped => Element::Dropped {
+            Set::Dropped => Self::Dropped {
                 at: key.at()?,
                 name: name(),
             },
-            Set::DroppedPorts => Element::Dropped {
+            Set::DroppedPorts => Self::Dropped {
                 at: key.port_at()?,
                 name: name(),
             },
-            Set::Guarded => Element::Guarded {
+            Set::Guarded => Self::Guarded {
                 at: key.at()?,
                 name: name(),
             },
-            Set::AllowedSources => Element::AllowedSource {
+            Set::AllowedSources => Self::AllowedSource {
                 at: key.at()?,
                 network: key.network(raw.key_end?)?,
             },
-            Set::NodePortAddresses => Element::NodePortAddress(key.address()?),
-            Set::DmzPods => Element::DmzPod(key.address()?),
-            Set::Edge => Element::Edge {
+            Set::NodePortAddresses => Self::NodePortAddress(key.address()?),
+            Set::DmzPods => Self::DmzPod(key.address()?),
+            Set::Edge => Self::Edge {
                 at: key.at()?,
                 number: Number(data.word()?),
                 name: name(),
             },
-            Set::EdgeLocal => Element::EdgeLocal {
+            Set::EdgeLocal => Self::EdgeLocal {
                 at: key.at()?,
                 number: Number(data.word()?),
             },
-            Set::EdgeSlots => Element::EdgeSlot {
+            Set::EdgeSlots => Self::EdgeSlot {
                 pool: key.word()?,
                 slot: key.word()?,
                 node: data.address()?,
             },
-            Set::EdgeBefore => Element::EdgeBefore {
+            Set::EdgeBefore => Self::EdgeBefore {
                 pool: key.word()?,
                 slot: key.word()?,
                 node: data.address()?,
@@ -330,17 +330,17 @@ impl Element {
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Element::Frontend { at, number, .. } => write!(f, "{at} (pool {})", number.pool()),
-            Element::LocalPool { pool, number } => {
+            Self::Frontend { at, number, .. } => write!(f, "{at} (pool {})", number.pool()),
+            Self::LocalPool { pool, number } => {
                 write!(f, "pool {} for pool {pool}", number.pool())
             }
-            Element::Endpoint { pool, slot, target } => {
+            Self::Endpoint { pool, slot, target } => {
                 write!(f, "endpoint {target} (slot {slot} of pool {pool})")
             }
-            Element::Slot { pool, slot, member } => {
+            Self::Slot { pool, slot, member } => {
                 write!(f, "member {} (slot {slot} of pool {pool})", member.index())
             }
-            Element::Sticky { member, target } => {
+            Self::Sticky { member, target } => {
                 write!(
                     f,
                     "endpoint {target} (member {} of pool {})",
@@ -348,20 +348,18 @@ impl fmt::Display for Element {
                     member.pool()
                 )
             }
-            Element::Class { chain, .. } => write!(f, "chain {chain}"),
-            Element::ClusterIp(address)
-            | Element::NodePortAddress(address)
-            | Element::DmzPod(address) => write!(f, "{address}"),
-            Element::Hairpin(address) => write!(f, "{address} to itself"),
-            Element::Refused { at, .. }
-            | Element::Dropped { at, .. }
-            | Element::Guarded { at, .. } => {
+            Self::Class { chain, .. } => write!(f, "chain {chain}"),
+            Self::ClusterIp(address) | Self::NodePortAddress(address) | Self::DmzPod(address) => {
+                write!(f, "{address}")
+            }
+            Self::Hairpin(address) => write!(f, "{address} to itself"),
+            Self::Refused { at, .. } | Self::Dropped { at, .. } | Self::Guarded { at, .. } => {
                 write!(f, "{at}")
             }
-            Element::AllowedSource { at, network } => write!(f, "{at} from {network}"),
-            Element::Edge { at, .. } => write!(f, "{at}"),
-            Element::EdgeLocal { at, number } => write!(f, "{at} (pool {})", number.pool()),
-            Element::EdgeSlot { pool, slot, node } | Element::EdgeBefore { pool, slot, node } => {
+            Self::AllowedSource { at, network } => write!(f, "{at} from {network}"),
+            Self::Edge { at, .. } => write!(f, "{at}"),
+            Self::EdgeLocal { at, number } => write!(f, "{at} (pool {})", number.pool()),
+            Self::EdgeSlot { pool, slot, node } | Self::EdgeBefore { pool, slot, node } => {
                 write!(f, "node {node} (slot {slot} of pool {pool})")
             }
         }
@@ -400,7 +398,7 @@ pub struct Raw<'a> {
 }
 
 impl Bytes {
-    const EMPTY: Bytes = Bytes {
+    const EMPTY: Self = Self {
         bytes: [0; 40],
         length: 0,
     };
@@ -411,7 +409,7 @@ impl Bytes {
             .unwrap_or_default()
     }
 
-    fn push(mut self, bytes: &[u8]) -> Bytes {
+    fn push(mut self, bytes: &[u8]) -> Self {
         let start = usize::from(self.length);
         if let Some(place) = self.bytes.get_mut(start..start + bytes.len()) {
             place.copy_from_slice(bytes);
@@ -420,25 +418,25 @@ impl Bytes {
         self
     }
 
-    /// In the byte order of the machine, as numbers in registers are.
-    fn word(self, value: u32) -> Bytes {
+    /// Adds a number in the byte order of the machine, as registers have it.
+    fn word(self, value: u32) -> Self {
         self.push(&value.to_ne_bytes())
     }
 
-    fn address(self, address: IpAddr) -> Bytes {
+    fn address(self, address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => self.push(&address.octets()),
             IpAddr::V6(address) => self.push(&address.octets()),
         }
     }
 
-    /// Each part of a key takes whole registers of four bytes.
-    fn port(self, port: u16) -> Bytes {
+    /// Adds a port. Each part of a key takes whole registers of four bytes.
+    fn port(self, port: u16) -> Self {
         let [high, low] = port.to_be_bytes();
         self.push(&[high, low, 0, 0])
     }
 
-    fn at(self, at: &At) -> Bytes {
+    fn at(self, at: &At) -> Self {
         let start = match at.address {
             Some(address) => self.address(address),
             None => self,

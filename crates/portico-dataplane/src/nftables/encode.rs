@@ -4,38 +4,15 @@ use super::element::{Element, Set};
 use super::expr::family_number;
 use super::plan::{Plan, Step};
 use super::rules::{Base, Rule};
+use crate::netlink::uapi::*;
 use crate::netlink::{Messages, flags};
 use portico_model::table::Family;
 
-/// The netfilter subsystem.
-pub const NFTABLES: u8 = 10;
-
-/// Kinds of messages (`enum nf_tables_msg_types`).
-pub mod command {
-    pub const NEW_TABLE: u8 = 0;
-    pub const GET_TABLE: u8 = 1;
-    pub const DELETE_TABLE: u8 = 2;
-    pub const NEW_CHAIN: u8 = 3;
-    pub const GET_CHAIN: u8 = 4;
-    pub const DELETE_CHAIN: u8 = 5;
-    pub const NEW_RULE: u8 = 6;
-    pub const GET_RULE: u8 = 7;
-    pub const DELETE_RULE: u8 = 8;
-    pub const NEW_SET: u8 = 9;
-    pub const GET_SET: u8 = 10;
-    pub const DELETE_SET: u8 = 11;
-    pub const NEW_ELEMENT: u8 = 12;
-    pub const GET_ELEMENT: u8 = 13;
-    pub const DELETE_ELEMENT: u8 = 14;
-    pub const GET_GENERATION: u8 = 16;
-}
-
 /// A comment and a fingerprint in the user data of a rule. `nft` ignores kinds that it does not
 /// know.
-pub const COMMENT: u8 = 0;
-pub const FINGERPRINT: u8 = 0x70;
+pub(super) const COMMENT: u8 = 0;
+pub(super) const FINGERPRINT: u8 = 0x70;
 
-const GOTO: i32 = -4;
 /// Elements are put into messages of at most about this size; an attribute can have 64 KiB.
 const MESSAGE_SIZE: usize = 48 << 10;
 /// What most elements take: those of endpoints.
@@ -44,27 +21,27 @@ const LONGEST_COMMENT: usize = 127;
 
 /// A batch that is done as a whole or not at all, and whose last operation is answered. With a
 /// generation it is only done if the rule set still is that one.
-pub fn batch(
+pub(super) fn batch(
     messages: &mut Messages,
     generation: Option<u32>,
     operations: impl FnOnce(&mut Messages),
 ) {
-    marker(messages, 0x10, generation);
+    marker(messages, NFNL_MSG_BATCH_BEGIN, generation);
     operations(messages);
     messages.acknowledge_last();
-    marker(messages, 0x11, None);
+    marker(messages, NFNL_MSG_BATCH_END, None);
 }
 
 fn marker(messages: &mut Messages, kind: u16, generation: Option<u32>) {
     messages.message(kind, 0, |m| {
-        m.raw(&[0, 0, 0, NFTABLES]);
+        m.raw(&[0, 0, 0, NFNL_SUBSYS_NFTABLES]);
         if let Some(generation) = generation {
-            m.put_u32_be(1, generation);
+            m.put_u32_be(NFNL_BATCH_GENID, generation);
         }
     });
 }
 
-pub fn plan(m: &mut Messages, table: &str, plan: &Plan) {
+pub(super) fn plan(m: &mut Messages, table: &str, plan: &Plan) {
     m.reserve(plan.operations() * ELEMENT_SIZE);
     plan.before.iter().for_each(|one| step(m, table, one));
     for family in Family::BOTH {
@@ -76,8 +53,8 @@ pub fn plan(m: &mut Messages, table: &str, plan: &Plan) {
     plan.after.iter().for_each(|one| step(m, table, one));
 }
 
-pub fn delete_table(m: &mut Messages, family: Family, table: &str) {
-    send(m, command::DELETE_TABLE, 0, Place { family, table }, |_| {});
+pub(super) fn delete_table(m: &mut Messages, family: Family, table: &str) {
+    send(m, NFT_MSG_DELTABLE, 0, Place { family, table }, |_| {});
 }
 
 /// The table that a message is about.
@@ -95,10 +72,16 @@ fn send(
     place: Place<'_>,
     body: impl FnOnce(&mut Messages),
 ) {
-    m.netfilter(NFTABLES, command, flags, family_number(place.family), |m| {
-        m.put_str(1, place.table);
-        body(m);
-    });
+    m.netfilter(
+        NFNL_SUBSYS_NFTABLES,
+        command,
+        flags,
+        family_number(place.family),
+        |m| {
+            m.put_str(NFTA_TABLE_NAME, place.table);
+            body(m);
+        },
+    );
 }
 
 fn step(m: &mut Messages, table: &str, step: &Step) {
@@ -108,25 +91,35 @@ fn step(m: &mut Messages, table: &str, step: &Step) {
         table,
     };
     match step {
-        Step::AddTable(family) => send(m, command::NEW_TABLE, create, at(family), |m| {
-            m.put_u32_be(2, 0)
+        Step::AddTable(family) => send(m, NFT_MSG_NEWTABLE, create, at(family), |m| {
+            m.put_u32_be(NFTA_TABLE_FLAGS, 0)
         }),
         Step::DeleteTable(family) => delete_table(m, *family, table),
         Step::AddSet(family, set, size) => add_set(m, at(family), *set, *size),
-        Step::DeleteSet(family, name) => named(m, command::DELETE_SET, at(family), 2, name),
-        Step::EmptySet(family, set) => named(m, command::DELETE_ELEMENT, at(family), 2, set.name()),
+        Step::DeleteSet(family, name) => named(m, NFT_MSG_DELSET, at(family), NFTA_SET_NAME, name),
+        Step::EmptySet(family, set) => named(
+            m,
+            NFT_MSG_DELSETELEM,
+            at(family),
+            NFTA_SET_ELEM_LIST_SET,
+            set.name(),
+        ),
         Step::AddChain(family, name, base) => send(
             m,
-            command::NEW_CHAIN,
+            NFT_MSG_NEWCHAIN,
             create | flags::EXCLUSIVE,
             at(family),
             |m| {
-                m.put_str(3, name);
+                m.put_str(NFTA_CHAIN_NAME, name);
                 base.iter().for_each(|base| hook(m, base));
             },
         ),
-        Step::DeleteChain(family, name) => named(m, command::DELETE_CHAIN, at(family), 3, name),
-        Step::EmptyChain(family, name) => named(m, command::DELETE_RULE, at(family), 2, name),
+        Step::DeleteChain(family, name) => {
+            named(m, NFT_MSG_DELCHAIN, at(family), NFTA_CHAIN_NAME, name)
+        }
+        Step::EmptyChain(family, name) => {
+            named(m, NFT_MSG_DELRULE, at(family), NFTA_RULE_CHAIN, name)
+        }
         Step::AddRule(family, chain, rule) => add_rule(m, at(family), chain, rule),
     }
 }
@@ -136,28 +129,27 @@ fn named(m: &mut Messages, command: u8, place: Place<'_>, attribute: u16, name: 
 }
 
 fn hook(m: &mut Messages, base: &Base) {
-    const ACCEPT: u32 = 1;
-    m.nested(4, |m| {
-        m.put_u32_be(1, base.hook);
-        m.put_u32_be(2, base.priority as u32);
+    m.nested(NFTA_CHAIN_HOOK, |m| {
+        m.put_u32_be(NFTA_HOOK_HOOKNUM, base.hook);
+        m.put_u32_be(NFTA_HOOK_PRIORITY, base.priority as u32);
     });
-    m.put_u32_be(5, ACCEPT);
-    m.put_str(7, base.kind);
+    m.put_u32_be(NFTA_CHAIN_POLICY, NF_ACCEPT);
+    m.put_str(NFTA_CHAIN_TYPE, base.kind);
 }
 
 fn add_rule(m: &mut Messages, place: Place<'_>, chain: &str, rule: &Rule) {
     send(
         m,
-        command::NEW_RULE,
+        NFT_MSG_NEWRULE,
         flags::CREATE | flags::APPEND,
         place,
         |m| {
-            m.put_str(2, chain);
-            m.nested(4, |m| m.raw(&rule.expressions));
+            m.put_str(NFTA_RULE_CHAIN, chain);
+            m.nested(NFTA_RULE_EXPRESSIONS, |m| m.raw(&rule.expressions));
             let mut userdata = vec![FINGERPRINT, 8];
             userdata.extend(rule.fingerprint.to_be_bytes());
             userdata.extend(rule.comment.map(comment).unwrap_or_default());
-            m.put(7, &userdata);
+            m.put(NFTA_RULE_USERDATA, &userdata);
         },
     );
 }
@@ -172,8 +164,8 @@ fn comment(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// As much of it as a comment can have, which is what comes back.
-pub fn as_comment(text: &str) -> &str {
+/// The part of a text that fits into a comment, which is what the kernel returns.
+pub(super) fn as_comment(text: &str) -> &str {
     text.get(..text.floor_char_boundary(LONGEST_COMMENT))
         .unwrap_or_default()
 }
@@ -182,34 +174,36 @@ fn add_set(m: &mut Messages, place: Place<'_>, set: Set, size: u32) {
     let (definition, details) = (set.definition(place.family), set.details(place.family));
     send(
         m,
-        command::NEW_SET,
+        NFT_MSG_NEWSET,
         flags::CREATE | flags::EXCLUSIVE,
         place,
         |m| {
-            m.put_str(2, set.name());
-            m.put_u32_be(3, definition.flags);
-            m.put_u32_be(4, definition.key_type);
-            m.put_u32_be(5, definition.key_length);
+            m.put_str(NFTA_SET_NAME, set.name());
+            m.put_u32_be(NFTA_SET_FLAGS, definition.flags);
+            m.put_u32_be(NFTA_SET_KEY_TYPE, definition.key_type);
+            m.put_u32_be(NFTA_SET_KEY_LEN, definition.key_length);
             if definition.data_type != 0 {
-                m.put_u32_be(6, definition.data_type);
-                m.put_u32_be(7, definition.data_length);
+                m.put_u32_be(NFTA_SET_DATA_TYPE, definition.data_type);
+                m.put_u32_be(NFTA_SET_DATA_LEN, definition.data_length);
             }
             // The kernel wants a number that is unlike others in the batch.
-            m.put_u32_be(10, set as u32 + 1);
-            m.nested(9, |m| {
+            m.put_u32_be(NFTA_SET_ID, set as u32 + 1);
+            m.nested(NFTA_SET_DESC, |m| {
                 if size > 0 {
-                    m.put_u32_be(1, size);
+                    m.put_u32_be(NFTA_SET_DESC_SIZE, size);
                 }
                 if !details.parts.is_empty() {
                     let part = |m: &mut Messages, length: &u8| {
-                        m.nested(1, |m| m.put_u32_be(1, u32::from(*length)))
+                        m.nested(NFTA_LIST_ELEM, |m| {
+                            m.put_u32_be(NFTA_SET_FIELD_LEN, u32::from(*length))
+                        })
                     };
-                    m.nested(2, |m| {
+                    m.nested(NFTA_SET_DESC_CONCAT, |m| {
                         details.parts.iter().for_each(|length| part(m, length))
                     });
                 }
             });
-            m.put(13, &details.userdata);
+            m.put(NFTA_SET_USERDATA, &details.userdata);
         },
     );
 }
@@ -217,16 +211,16 @@ fn add_set(m: &mut Messages, place: Place<'_>, set: Set, size: u32) {
 /// Elements, which are in the order of their sets, in as few messages as they fit into.
 fn elements(m: &mut Messages, place: Place<'_>, mut elements: &[Element], add: bool) {
     let (command, flags) = match add {
-        true => (command::NEW_ELEMENT, flags::CREATE | flags::EXCLUSIVE),
-        false => (command::DELETE_ELEMENT, 0),
+        true => (NFT_MSG_NEWSETELEM, flags::CREATE | flags::EXCLUSIVE),
+        false => (NFT_MSG_DELSETELEM, 0),
     };
     while let Some(first) = elements.first() {
         let set = first.set();
         let mut sent = 0;
         send(m, command, flags, place, |m| {
-            m.put_str(2, set.name());
+            m.put_str(NFTA_SET_ELEM_LIST_SET, set.name());
             let start = m.len();
-            m.nested(3, |m| {
+            m.nested(NFTA_SET_ELEM_LIST_ELEMENTS, |m| {
                 for one in elements.iter().take_while(|one| one.set() == set) {
                     if m.len() - start > MESSAGE_SIZE {
                         break;
@@ -241,27 +235,33 @@ fn elements(m: &mut Messages, place: Place<'_>, mut elements: &[Element], add: b
 }
 
 fn element(m: &mut Messages, element: &Element, with_data: bool) {
-    m.nested(1, |m| {
-        m.nested(1, |m| m.put(1, element.key().as_slice()));
+    m.nested(NFTA_LIST_ELEM, |m| {
+        m.nested(NFTA_SET_ELEM_KEY, |m| {
+            m.put(NFTA_DATA_VALUE, element.key().as_slice())
+        });
         if let Some(end) = element.key_end() {
-            m.nested(10, |m| m.put(1, end.as_slice()));
+            m.nested(NFTA_SET_ELEM_KEY_END, |m| {
+                m.put(NFTA_DATA_VALUE, end.as_slice())
+            });
         }
         if !with_data {
             return;
         }
         if let Some(data) = element.data() {
-            m.nested(2, |m| m.put(1, data.as_slice()));
+            m.nested(NFTA_SET_ELEM_DATA, |m| {
+                m.put(NFTA_DATA_VALUE, data.as_slice())
+            });
         }
         if let Element::Class { chain, .. } = element {
-            m.nested(2, |m| {
-                m.nested(2, |m| {
-                    m.put_u32_be(1, GOTO as u32);
-                    m.put_str(2, chain);
+            m.nested(NFTA_SET_ELEM_DATA, |m| {
+                m.nested(NFTA_DATA_VERDICT, |m| {
+                    m.put_u32_be(NFTA_VERDICT_CODE, libc::NFT_GOTO as u32);
+                    m.put_str(NFTA_VERDICT_CHAIN, chain);
                 });
             });
         }
         if let Some(text) = element.comment().filter(|text| !text.is_empty()) {
-            m.put(6, &comment(text));
+            m.put(NFTA_SET_ELEM_USERDATA, &comment(text));
         }
     });
 }

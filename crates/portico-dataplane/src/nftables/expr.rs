@@ -6,47 +6,21 @@
 use super::element::Set;
 use crate::early_packets::{Queue, Way};
 use crate::netlink::Messages;
+use crate::netlink::uapi::*;
 use portico_model::edge::SLOTS;
 use portico_model::edge::hash::SEED;
 use portico_model::table::Family;
 
 /// The first register.
-pub const REGISTER: u32 = 8;
-/// The register that holds a verdict.
-const VERDICT: u32 = 0;
-
-const EQUAL: u32 = 0;
-const NOT_EQUAL: u32 = 1;
-const GREATER: u32 = 4;
-const NETWORK_HEADER: u32 = 1;
-const TRANSPORT_HEADER: u32 = 2;
-
-const META_PRIORITY: u32 = 2;
-const META_MARK: u32 = 3;
-const META_INPUT_INTERFACE: u32 = 6;
-const META_PROTOCOL: u32 = 16;
-
-const CT_STATE: u32 = 0;
-const CT_STATUS: u32 = 2;
-const STATE_INVALID: u32 = 1;
-const STATE_NEW: u32 = 8;
-const STATUS_DNAT: u32 = 1 << 5;
-
-const JUMP: i32 = -3;
-const GOTO: i32 = -4;
-const RETURN: i32 = -5;
-const DROP: i32 = 0;
-
-/// Of the packet that an ICMP error quotes: its IP header begins here.
-const QUOTED: u32 = 8;
+pub(super) const REGISTER: u32 = NFT_REG32_00;
 /// The first of the registers that the address of a node is put into.
 const NODE: u32 = REGISTER + 8;
-
-const FULLY_RANDOM: u32 = 1 << 4;
+/// Where the packet begins that an ICMP error quotes.
+const QUOTED: u32 = 8;
 
 /// What is hashed of a packet that belongs to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client {
+pub(super) enum Client {
     AddressAndPort,
     Address,
     /// Of the client that an ICMP error was sent on behalf of: it quotes an answer to this client.
@@ -55,20 +29,20 @@ pub enum Client {
 }
 
 /// One expression after the other, in the order in which the kernel runs them.
-pub struct Expressions {
+pub(super) struct Expressions {
     family: Family,
     out: Messages,
 }
 
 impl Expressions {
-    pub fn new(family: Family) -> Expressions {
-        Expressions {
+    pub(super) fn new(family: Family) -> Self {
+        Self {
             family,
             out: Messages::new(),
         }
     }
 
-    pub fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         self.out.bytes()
     }
 
@@ -85,43 +59,43 @@ impl Expressions {
     }
 
     fn add(mut self, name: &str, body: impl FnOnce(&mut Messages)) -> Self {
-        self.out.nested(1, |m| {
-            m.put_str(1, name);
-            m.nested(2, body);
+        self.out.nested(NFTA_LIST_ELEM, |m| {
+            m.put_str(NFTA_EXPR_NAME, name);
+            m.nested(NFTA_EXPR_DATA, body);
         });
         self
     }
 
     fn payload(self, base: u32, offset: u32, length: u32, to: u32) -> Self {
         self.add("payload", |m| {
-            m.put_u32_be(1, to);
-            m.put_u32_be(2, base);
-            m.put_u32_be(3, offset);
-            m.put_u32_be(4, length);
+            m.put_u32_be(NFTA_PAYLOAD_DREG, to);
+            m.put_u32_be(NFTA_PAYLOAD_BASE, base);
+            m.put_u32_be(NFTA_PAYLOAD_OFFSET, offset);
+            m.put_u32_be(NFTA_PAYLOAD_LEN, length);
         })
     }
 
     fn meta(self, key: u32, to: u32) -> Self {
         self.add("meta", |m| {
-            m.put_u32_be(1, to);
-            m.put_u32_be(2, key);
+            m.put_u32_be(NFTA_META_DREG, to);
+            m.put_u32_be(NFTA_META_KEY, key);
         })
     }
 
     fn set_meta(self, key: u32, from: u32) -> Self {
         self.add("meta", |m| {
-            m.put_u32_be(2, key);
-            m.put_u32_be(3, from);
+            m.put_u32_be(NFTA_META_KEY, key);
+            m.put_u32_be(NFTA_META_SREG, from);
         })
     }
 
     fn bitwise(self, register: u32, mask: &[u8], xor: &[u8]) -> Self {
         self.add("bitwise", |m| {
-            m.put_u32_be(1, register);
-            m.put_u32_be(2, register);
-            m.put_u32_be(3, mask.len() as u32);
-            m.nested(4, |m| m.put(1, mask));
-            m.nested(5, |m| m.put(1, xor));
+            m.put_u32_be(NFTA_BITWISE_SREG, register);
+            m.put_u32_be(NFTA_BITWISE_DREG, register);
+            m.put_u32_be(NFTA_BITWISE_LEN, mask.len() as u32);
+            m.nested(NFTA_BITWISE_MASK, |m| m.put(NFTA_DATA_VALUE, mask));
+            m.nested(NFTA_BITWISE_XOR, |m| m.put(NFTA_DATA_VALUE, xor));
         })
     }
 
@@ -131,40 +105,40 @@ impl Expressions {
 
     fn compare(self, register: u32, operation: u32, value: &[u8]) -> Self {
         self.add("cmp", |m| {
-            m.put_u32_be(1, register);
-            m.put_u32_be(2, operation);
-            m.nested(3, |m| m.put(1, value));
+            m.put_u32_be(NFTA_CMP_SREG, register);
+            m.put_u32_be(NFTA_CMP_OP, operation);
+            m.nested(NFTA_CMP_DATA, |m| m.put(NFTA_DATA_VALUE, value));
         })
     }
 
     fn look_up(self, set: Set, from: u32, to: Option<u32>, inverted: bool) -> Self {
         self.add("lookup", |m| {
-            m.put_str(1, set.name());
-            m.put_u32_be(2, from);
+            m.put_str(NFTA_LOOKUP_SET, set.name());
+            m.put_u32_be(NFTA_LOOKUP_SREG, from);
             if let Some(to) = to {
-                m.put_u32_be(3, to);
+                m.put_u32_be(NFTA_LOOKUP_DREG, to);
             }
             if inverted {
-                m.put_u32_be(5, 1);
+                m.put_u32_be(NFTA_LOOKUP_FLAGS, NFT_LOOKUP_F_INV);
             }
         })
     }
 
     fn constant(self, to: u32, value: &[u8]) -> Self {
         self.add("immediate", |m| {
-            m.put_u32_be(1, to);
-            m.nested(2, |m| m.put(1, value));
+            m.put_u32_be(NFTA_IMMEDIATE_DREG, to);
+            m.nested(NFTA_IMMEDIATE_DATA, |m| m.put(NFTA_DATA_VALUE, value));
         })
     }
 
     fn verdict(self, code: i32, chain: Option<&str>) -> Self {
         self.add("immediate", |m| {
-            m.put_u32_be(1, VERDICT);
-            m.nested(2, |m| {
-                m.nested(2, |m| {
-                    m.put_u32_be(1, code as u32);
+            m.put_u32_be(NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
+            m.nested(NFTA_IMMEDIATE_DATA, |m| {
+                m.nested(NFTA_DATA_VERDICT, |m| {
+                    m.put_u32_be(NFTA_VERDICT_CODE, code as u32);
                     if let Some(chain) = chain {
-                        m.put_str(2, chain);
+                        m.put_str(NFTA_VERDICT_CHAIN, chain);
                     }
                 });
             });
@@ -176,7 +150,7 @@ impl Expressions {
             if self.family == Family::V4 { 12 } else { 8 },
             self.address_length(),
         );
-        self.payload(NETWORK_HEADER, offset, length, to)
+        self.payload(NFT_PAYLOAD_NETWORK_HEADER, offset, length, to)
     }
 
     fn destination(self, to: u32) -> Self {
@@ -184,13 +158,13 @@ impl Expressions {
             if self.family == Family::V4 { 16 } else { 24 },
             self.address_length(),
         );
-        self.payload(NETWORK_HEADER, offset, length, to)
+        self.payload(NFT_PAYLOAD_NETWORK_HEADER, offset, length, to)
     }
 
     /// `meta l4proto . th dport`
     fn service(self, to: u32) -> Self {
-        self.meta(META_PROTOCOL, to)
-            .payload(TRANSPORT_HEADER, 2, 2, to + 1)
+        self.meta(NFT_META_L4PROTO, to)
+            .payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, to + 1)
     }
 
     /// `ip daddr . meta l4proto . th dport`
@@ -202,67 +176,67 @@ impl Expressions {
     // What rules say, below this line.
 
     /// `ct state new`
-    pub fn when_new(self) -> Self {
-        self.connection(CT_STATE, STATE_NEW)
+    pub(super) fn when_new(self) -> Self {
+        self.connection(NFT_CT_STATE, NF_CT_STATE_NEW)
     }
 
     /// `ct state new,invalid`
-    pub fn when_unknown(self) -> Self {
-        self.connection(CT_STATE, STATE_NEW | STATE_INVALID)
+    pub(super) fn when_unknown(self) -> Self {
+        self.connection(NFT_CT_STATE, NF_CT_STATE_NEW | NF_CT_STATE_INVALID)
     }
 
     /// `ct status dnat`
-    pub fn when_translated(self) -> Self {
-        self.connection(CT_STATUS, STATUS_DNAT)
+    pub(super) fn when_translated(self) -> Self {
+        self.connection(NFT_CT_STATUS, IPS_DST_NAT)
     }
 
     fn connection(self, key: u32, bit: u32) -> Self {
         self.add("ct", |m| {
-            m.put_u32_be(1, REGISTER);
-            m.put_u32_be(2, key);
+            m.put_u32_be(NFTA_CT_DREG, REGISTER);
+            m.put_u32_be(NFTA_CT_KEY, key);
         })
         .bits(REGISTER, bit, 0)
-        .compare(REGISTER, NOT_EQUAL, &[0; 4])
+        .compare(REGISTER, NFT_CMP_NEQ, &[0; 4])
     }
 
-    pub fn jump(self, chain: &str) -> Self {
-        self.verdict(JUMP, Some(chain))
+    pub(super) fn jump(self, chain: &str) -> Self {
+        self.verdict(libc::NFT_JUMP, Some(chain))
     }
 
-    pub fn goto(self, chain: &str) -> Self {
-        self.verdict(GOTO, Some(chain))
+    pub(super) fn goto(self, chain: &str) -> Self {
+        self.verdict(libc::NFT_GOTO, Some(chain))
     }
 
-    pub fn drop(self) -> Self {
-        self.verdict(DROP, None)
+    pub(super) fn drop(self) -> Self {
+        self.verdict(libc::NF_DROP, None)
     }
 
-    pub fn leave(self) -> Self {
-        self.verdict(RETURN, None)
+    pub(super) fn leave(self) -> Self {
+        self.verdict(libc::NFT_RETURN, None)
     }
 
     /// ICMP port unreachable.
-    pub fn reject(self) -> Self {
+    pub(super) fn reject(self) -> Self {
         let code = if self.family == Family::V4 { 3 } else { 4 };
         self.add("reject", |m| {
-            m.put_u32_be(1, 0);
-            m.put_u8(2, code);
+            m.put_u32_be(NFTA_REJECT_TYPE, NFT_REJECT_ICMP_UNREACH);
+            m.put_u8(NFTA_REJECT_ICMP_CODE, code);
         })
     }
 
     /// `ip daddr . meta l4proto . th dport @set`
-    pub fn service_in(self, set: Set) -> Self {
+    pub(super) fn service_in(self, set: Set) -> Self {
         self.destination_service(REGISTER)
             .look_up(set, REGISTER, None, false)
     }
 
     /// `meta l4proto . th dport @set`
-    pub fn port_in(self, set: Set) -> Self {
+    pub(super) fn port_in(self, set: Set) -> Self {
         self.service(REGISTER).look_up(set, REGISTER, None, false)
     }
 
     /// `ip daddr . meta l4proto . th dport . ip saddr != @set`
-    pub fn service_and_source_not_in(self, set: Set) -> Self {
+    pub(super) fn service_and_source_not_in(self, set: Set) -> Self {
         let source = REGISTER + self.width() + 2;
         self.destination_service(REGISTER)
             .source(source)
@@ -270,7 +244,7 @@ impl Expressions {
     }
 
     /// `ip saddr . ip daddr @set`
-    pub fn both_addresses_in(self, set: Set) -> Self {
+    pub(super) fn both_addresses_in(self, set: Set) -> Self {
         let destination = REGISTER + self.width();
         self.source(REGISTER)
             .destination(destination)
@@ -278,34 +252,34 @@ impl Expressions {
     }
 
     /// `ip saddr @set`, or `!=`
-    pub fn source_in(self, set: Set, within: bool) -> Self {
+    pub(super) fn source_in(self, set: Set, within: bool) -> Self {
         self.source(REGISTER).look_up(set, REGISTER, None, !within)
     }
 
     /// `ip daddr @set`
-    pub fn destination_in(self, set: Set) -> Self {
+    pub(super) fn destination_in(self, set: Set) -> Self {
         self.destination(REGISTER)
             .look_up(set, REGISTER, None, false)
     }
 
     /// `ip daddr != @set`
-    pub fn destination_not_in(self, set: Set) -> Self {
+    pub(super) fn destination_not_in(self, set: Set) -> Self {
         self.destination(REGISTER)
             .look_up(set, REGISTER, None, true)
     }
 
     /// `ip saddr 10.0.0.0/8`, or `!=`
-    pub fn source_network(self, network: &ipnet::IpNet, within: bool) -> Self {
+    pub(super) fn source_network(self, network: &ipnet::IpNet, within: bool) -> Self {
         self.source(REGISTER).network(network, within)
     }
 
     /// `ip daddr 10.0.0.0/8`, or `!=`
-    pub fn destination_network(self, network: &ipnet::IpNet, within: bool) -> Self {
+    pub(super) fn destination_network(self, network: &ipnet::IpNet, within: bool) -> Self {
         self.destination(REGISTER).network(network, within)
     }
 
     fn network(self, network: &ipnet::IpNet, within: bool) -> Self {
-        let operation = if within { EQUAL } else { NOT_EQUAL };
+        let operation = if within { NFT_CMP_EQ } else { NFT_CMP_NEQ };
         let (mask, address) = (octets(network.netmask()), octets(network.network()));
         let masked = match network.prefix_len() == network.max_prefix_len() {
             true => self,
@@ -315,50 +289,48 @@ impl Expressions {
     }
 
     /// `meta l4proto tcp`
-    pub fn tcp(self) -> Self {
-        const TCP: u8 = 6;
-        self.meta(META_PROTOCOL, REGISTER)
-            .compare(REGISTER, EQUAL, &[TCP])
+    pub(super) fn tcp(self) -> Self {
+        const TCP: u8 = libc::IPPROTO_TCP as u8;
+        self.meta(NFT_META_L4PROTO, REGISTER)
+            .compare(REGISTER, NFT_CMP_EQ, &[TCP])
     }
 
     /// `ip daddr address tcp dport port`
-    pub fn tcp_to(self, at: std::net::SocketAddr) -> Self {
+    pub(super) fn tcp_to(self, at: std::net::SocketAddr) -> Self {
         self.destination(REGISTER)
-            .compare(REGISTER, EQUAL, &octets(at.ip()))
+            .compare(REGISTER, NFT_CMP_EQ, &octets(at.ip()))
             .tcp()
-            .payload(TRANSPORT_HEADER, 2, 2, REGISTER)
-            .compare(REGISTER, EQUAL, &at.port().to_be_bytes())
+            .payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, REGISTER)
+            .compare(REGISTER, NFT_CMP_EQ, &at.port().to_be_bytes())
     }
 
     /// `tcp flags & (fin | syn | rst | ack) != syn`
-    pub fn unless_opening(self) -> Self {
+    pub(super) fn unless_opening(self) -> Self {
         const FLAGS: u32 = 13;
         const FIN_SYN_RST_ACK: u8 = 0x17;
         const SYN: u8 = 0x02;
-        self.payload(TRANSPORT_HEADER, FLAGS, 1, REGISTER)
+        self.payload(NFT_PAYLOAD_TRANSPORT_HEADER, FLAGS, 1, REGISTER)
             .bitwise(REGISTER, &[FIN_SYN_RST_ACK], &[0])
-            .compare(REGISTER, NOT_EQUAL, &[SYN])
+            .compare(REGISTER, NFT_CMP_NEQ, &[SYN])
     }
 
     /// `ip ttl > hops`, or `ip6 hoplimit`
-    pub fn more_hops_than(self, hops: u8) -> Self {
+    pub(super) fn more_hops_than(self, hops: u8) -> Self {
         let at = if self.family == Family::V4 { 8 } else { 7 };
-        self.payload(NETWORK_HEADER, at, 1, REGISTER)
-            .compare(REGISTER, GREATER, &[hops])
+        self.payload(NFT_PAYLOAD_NETWORK_HEADER, at, 1, REGISTER)
+            .compare(REGISTER, NFT_CMP_GT, &[hops])
     }
 
     /// `ip ttl > hops ip ttl set hops`, or `ip6 hoplimit`
-    pub fn lower_hops(self, hops: u8) -> Self {
+    pub(super) fn lower_hops(self, hops: u8) -> Self {
         let fresh = self.more_hops_than(hops);
         match fresh.family {
             Family::V4 => {
                 let (at, checksum) = (8, 10);
                 // With the byte behind it: a checksum is over pairs.
-                let lowered = fresh.payload(NETWORK_HEADER, at, 2, REGISTER).bitwise(
-                    REGISTER,
-                    &[0, 0xff],
-                    &[hops, 0],
-                );
+                let lowered = fresh
+                    .payload(NFT_PAYLOAD_NETWORK_HEADER, at, 2, REGISTER)
+                    .bitwise(REGISTER, &[0, 0xff], &[hops, 0]);
                 lowered.set_payload(at, 2, Some(checksum))
             }
             Family::V6 => {
@@ -371,82 +343,81 @@ impl Expressions {
     /// Writes to the network header, and to its checksum.
     fn set_payload(self, offset: u32, length: u32, checksum: Option<u32>) -> Self {
         self.add("payload", |m| {
-            m.put_u32_be(2, NETWORK_HEADER);
-            m.put_u32_be(3, offset);
-            m.put_u32_be(4, length);
-            m.put_u32_be(5, REGISTER);
+            m.put_u32_be(NFTA_PAYLOAD_BASE, NFT_PAYLOAD_NETWORK_HEADER);
+            m.put_u32_be(NFTA_PAYLOAD_OFFSET, offset);
+            m.put_u32_be(NFTA_PAYLOAD_LEN, length);
+            m.put_u32_be(NFTA_PAYLOAD_SREG, REGISTER);
             if let Some(checksum) = checksum {
-                m.put_u32_be(6, 1);
-                m.put_u32_be(7, checksum);
+                m.put_u32_be(NFTA_PAYLOAD_CSUM_TYPE, NFT_PAYLOAD_CSUM_INET);
+                m.put_u32_be(NFTA_PAYLOAD_CSUM_OFFSET, checksum);
             }
         })
     }
 
     /// `limit rate per_second/second burst per_second packets`
-    pub fn at_most(self, per_second: u32) -> Self {
+    pub(super) fn at_most(self, per_second: u32) -> Self {
         self.add("limit", |m| {
-            m.put_u64_be(1, per_second.into());
-            m.put_u64_be(2, 1);
-            m.put_u32_be(3, per_second);
-            m.put_u32_be(4, 0);
+            m.put_u64_be(NFTA_LIMIT_RATE, per_second.into());
+            m.put_u64_be(NFTA_LIMIT_UNIT, 1);
+            m.put_u32_be(NFTA_LIMIT_BURST, per_second);
+            m.put_u32_be(NFTA_LIMIT_TYPE, NFT_LIMIT_PKTS);
         })
     }
 
-    /// `queue num number bypass`: to who listens there, and on as if nothing were where nobody
-    /// does.
-    pub fn queue(self, queue: Queue) -> Self {
-        const BYPASS: u16 = 1;
+    /// `queue num number bypass`: the packet goes to the queue's listener, and past the rule where
+    /// there is none.
+    pub(super) fn queue(self, queue: Queue) -> Self {
         match queue.way {
             Way::Own => self.add("queue", |m| {
-                m.put_u16_be(1, queue.number);
-                m.put_u16_be(2, 1);
-                m.put_u16_be(3, BYPASS);
+                m.put_u16_be(NFTA_QUEUE_NUM, queue.number);
+                m.put_u16_be(NFTA_QUEUE_TOTAL, 1);
+                m.put_u16_be(NFTA_QUEUE_FLAGS, NFT_QUEUE_FLAG_BYPASS);
             }),
             Way::Xtables => self.add("target", |m| {
                 // The number, how many queues from there on, flags; with what aligns it.
-                let info = [queue.number, 1, BYPASS, 0].map(u16::to_ne_bytes);
-                m.put_str(1, "NFQUEUE");
-                m.put_u32_be(2, 3);
-                m.put(3, info.as_flattened());
+                let info = [queue.number, 1, NFT_QUEUE_FLAG_BYPASS, 0].map(u16::to_ne_bytes);
+                m.put_str(NFTA_TARGET_NAME, "NFQUEUE");
+                m.put_u32_be(NFTA_TARGET_REV, 3);
+                m.put(NFTA_TARGET_INFO, info.as_flattened());
             }),
         }
     }
 
     /// `counter`
-    pub fn count(self) -> Self {
+    pub(super) fn count(self) -> Self {
         self.add("counter", |_| {})
     }
 
     /// `dup to address device link`
-    pub fn copy_to(self, host: std::net::IpAddr, link: u32) -> Self {
+    pub(super) fn copy_to(self, host: std::net::IpAddr, link: u32) -> Self {
         let device = REGISTER + self.width();
         self.constant(REGISTER, &octets(host))
             .constant(device, &link.to_ne_bytes())
             .add("dup", |m| {
-                m.put_u32_be(1, REGISTER);
-                m.put_u32_be(2, device);
+                m.put_u32_be(NFTA_DUP_SREG_ADDR, REGISTER);
+                m.put_u32_be(NFTA_DUP_SREG_DEV, device);
             })
     }
 
     /// `ct state invalid meta l4proto icmp icmp type kind`, where the quoted packet has no options.
-    pub fn unknown_error(self, kind: u8) -> Self {
+    pub(super) fn unknown_error(self, kind: u8) -> Self {
         let (protocol, version): (u8, u8) = match self.family {
             Family::V4 => (1, 0x45),
             Family::V6 => (58, 0x60),
         };
         let error = self
-            .connection(CT_STATE, STATE_INVALID)
-            .meta(META_PROTOCOL, REGISTER)
-            .compare(REGISTER, EQUAL, &[protocol])
-            .payload(TRANSPORT_HEADER, 0, 1, REGISTER)
-            .compare(REGISTER, EQUAL, &[kind])
-            .payload(TRANSPORT_HEADER, QUOTED, 1, REGISTER);
+            .connection(NFT_CT_STATE, NF_CT_STATE_INVALID)
+            .meta(NFT_META_L4PROTO, REGISTER)
+            .compare(REGISTER, NFT_CMP_EQ, &[protocol])
+            .payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1, REGISTER)
+            .compare(REGISTER, NFT_CMP_EQ, &[kind])
+            .payload(NFT_PAYLOAD_TRANSPORT_HEADER, QUOTED, 1, REGISTER);
         match error.family {
-            Family::V4 => error.compare(REGISTER, EQUAL, &[version]),
+            Family::V4 => error.compare(REGISTER, NFT_CMP_EQ, &[version]),
             Family::V6 => {
                 error
                     .bitwise(REGISTER, &[0xf0], &[0])
-                    .compare(REGISTER, EQUAL, &[version])
+                    .compare(REGISTER, NFT_CMP_EQ, &[version])
             }
         }
     }
@@ -461,36 +432,43 @@ impl Expressions {
 
     /// As [`number_of_service`](Expressions::number_of_service), by the source of the packet that
     /// an ICMP error quotes: that was an answer.
-    pub fn number_of_quoted_service(self, set: Set) -> Self {
+    pub(super) fn number_of_quoted_service(self, set: Set) -> Self {
         let (protocol, source, transport) = self.quoted();
         let (width, length) = (self.width(), self.address_length());
-        self.payload(TRANSPORT_HEADER, source, length, REGISTER)
-            .payload(TRANSPORT_HEADER, protocol, 1, REGISTER + width)
-            .payload(TRANSPORT_HEADER, transport, 2, REGISTER + width + 1)
+        self.payload(NFT_PAYLOAD_TRANSPORT_HEADER, source, length, REGISTER)
+            .payload(NFT_PAYLOAD_TRANSPORT_HEADER, protocol, 1, REGISTER + width)
+            .payload(
+                NFT_PAYLOAD_TRANSPORT_HEADER,
+                transport,
+                2,
+                REGISTER + width + 1,
+            )
             .look_up(set, REGISTER, Some(REGISTER), false)
             .keep_number()
     }
 
     /// `meta priority & mask . jhash client mod slots seed seed map @set`, kept for
     /// [`send_to_node`](Expressions::send_to_node).
-    pub fn node_of_slot(self, client: Client, mask: u32, set: Set) -> Self {
+    pub(super) fn node_of_slot(self, client: Client, mask: u32, set: Set) -> Self {
         let from = REGISTER + 2;
         let (_, source, transport) = self.quoted();
         let (port_at, width, length) = (from + self.width(), self.width(), self.address_length());
         let (loaded, words) = match client {
             Client::Address => (self.source(from), width),
             Client::AddressAndPort => {
-                let loaded = self.source(from).payload(TRANSPORT_HEADER, 0, 2, port_at);
+                let loaded = self
+                    .source(from)
+                    .payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2, port_at);
                 (loaded, width + 1)
             }
             Client::QuotedAddress | Client::QuotedAddressAndPort => {
                 let destination = source + length;
-                let loaded = self.payload(TRANSPORT_HEADER, destination, length, from);
+                let loaded = self.payload(NFT_PAYLOAD_TRANSPORT_HEADER, destination, length, from);
                 match client {
                     Client::QuotedAddress => (loaded, width),
                     _ => {
                         let port = transport + 2;
-                        let loaded = loaded.payload(TRANSPORT_HEADER, port, 2, port_at);
+                        let loaded = loaded.payload(NFT_PAYLOAD_TRANSPORT_HEADER, port, 2, port_at);
                         (loaded, width + 1)
                     }
                 }
@@ -498,153 +476,158 @@ impl Expressions {
         };
         loaded
             .add("hash", |m| {
-                m.put_u32_be(1, from);
-                m.put_u32_be(2, REGISTER + 1);
-                m.put_u32_be(3, words * 4);
-                m.put_u32_be(4, SLOTS.into());
-                m.put_u32_be(5, SEED);
+                m.put_u32_be(NFTA_HASH_SREG, from);
+                m.put_u32_be(NFTA_HASH_DREG, REGISTER + 1);
+                m.put_u32_be(NFTA_HASH_LEN, words * 4);
+                m.put_u32_be(NFTA_HASH_MODULUS, SLOTS.into());
+                m.put_u32_be(NFTA_HASH_SEED, SEED);
             })
             .masked_number(mask, REGISTER)
             .look_up(set, REGISTER, Some(NODE), false)
     }
 
     /// There is a way to the node that was looked up, or (`false`) there is none.
-    pub fn node_is_near(self, near: bool) -> Self {
+    pub(super) fn node_is_near(self, near: bool) -> Self {
         let unspecified = vec![0; self.address_length() as usize];
-        self.compare(NODE, if near { NOT_EQUAL } else { EQUAL }, &unspecified)
+        self.compare(
+            NODE,
+            if near { NFT_CMP_NEQ } else { NFT_CMP_EQ },
+            &unspecified,
+        )
     }
 
     /// `dup to` the node that was looked up.
-    pub fn send_to_node(self) -> Self {
-        self.add("dup", |m| m.put_u32_be(1, NODE))
+    pub(super) fn send_to_node(self) -> Self {
+        self.add("dup", |m| m.put_u32_be(NFTA_DUP_SREG_ADDR, NODE))
     }
 
     /// `iifname "name"`, or `"name*"` if it is a prefix; or `!=`
-    pub fn input_interface(self, name: &str, is_prefix: bool, equal: bool) -> Self {
+    pub(super) fn input_interface(self, name: &str, is_prefix: bool, equal: bool) -> Self {
         let mut bytes: Vec<u8> = name.bytes().take(15).collect();
         if !is_prefix {
             bytes.resize(16, 0);
         }
-        self.meta(META_INPUT_INTERFACE, REGISTER).compare(
+        self.meta(NFT_META_IIFNAME, REGISTER).compare(
             REGISTER,
-            if equal { EQUAL } else { NOT_EQUAL },
+            if equal { NFT_CMP_EQ } else { NFT_CMP_NEQ },
             &bytes,
         )
     }
 
     /// `fib daddr type local`
-    pub fn destination_is_local(self) -> Self {
-        self.address_is_local(1 << 1)
+    pub(super) fn destination_is_local(self) -> Self {
+        self.address_is_local(NFTA_FIB_F_DADDR)
     }
 
     /// `fib saddr type local`
-    pub fn source_is_local(self) -> Self {
-        self.address_is_local(1 << 0)
+    pub(super) fn source_is_local(self) -> Self {
+        self.address_is_local(NFTA_FIB_F_SADDR)
     }
 
     fn address_is_local(self, which: u32) -> Self {
-        const ADDRESS_TYPE: u32 = 3;
-        const LOCAL: u32 = 2;
+        const LOCAL: u32 = libc::RTN_LOCAL as u32;
         self.add("fib", |m| {
-            m.put_u32_be(1, REGISTER);
-            m.put_u32_be(2, ADDRESS_TYPE);
-            m.put_u32_be(3, which);
+            m.put_u32_be(NFTA_FIB_DREG, REGISTER);
+            m.put_u32_be(NFTA_FIB_RESULT, NFT_FIB_RESULT_ADDRTYPE);
+            m.put_u32_be(NFTA_FIB_FLAGS, which);
         })
-        .compare(REGISTER, EQUAL, &LOCAL.to_ne_bytes())
+        .compare(REGISTER, NFT_CMP_EQ, &LOCAL.to_ne_bytes())
     }
 
     /// `meta mark set meta mark | bit`
-    pub fn set_mark(self, bit: u32) -> Self {
-        self.meta(META_MARK, REGISTER)
+    pub(super) fn set_mark(self, bit: u32) -> Self {
+        self.meta(NFT_META_MARK, REGISTER)
             .bits(REGISTER, !bit, bit)
-            .set_meta(META_MARK, REGISTER)
+            .set_meta(NFT_META_MARK, REGISTER)
     }
 
     /// `meta mark & bit != 0 meta mark set meta mark ^ bit`
-    pub fn take_mark(self, bit: u32) -> Self {
-        self.meta(META_MARK, REGISTER)
+    pub(super) fn take_mark(self, bit: u32) -> Self {
+        self.meta(NFT_META_MARK, REGISTER)
             .bits(REGISTER, bit, 0)
-            .compare(REGISTER, NOT_EQUAL, &[0; 4])
-            .meta(META_MARK, REGISTER)
+            .compare(REGISTER, NFT_CMP_NEQ, &[0; 4])
+            .meta(NFT_META_MARK, REGISTER)
             .bits(REGISTER, u32::MAX, bit)
-            .set_meta(META_MARK, REGISTER)
+            .set_meta(NFT_META_MARK, REGISTER)
     }
 
     /// `masquerade fully-random`
-    pub fn masquerade(self) -> Self {
-        self.add("masq", |m| m.put_u32_be(1, FULLY_RANDOM))
+    pub(super) fn masquerade(self) -> Self {
+        self.add("masq", |m| {
+            m.put_u32_be(NFTA_MASQ_FLAGS, NF_NAT_RANGE_PROTO_RANDOM_FULLY)
+        })
     }
 
     /// `meta priority set ip daddr . meta l4proto . th dport map @set`
-    pub fn number_of_service(self, set: Set) -> Self {
+    pub(super) fn number_of_service(self, set: Set) -> Self {
         self.destination_service(REGISTER)
             .look_up(set, REGISTER, Some(REGISTER), false)
             .keep_number()
     }
 
     /// `meta priority set meta l4proto . th dport map @set`
-    pub fn number_of_port(self, set: Set) -> Self {
+    pub(super) fn number_of_port(self, set: Set) -> Self {
         self.service(REGISTER)
             .look_up(set, REGISTER, Some(REGISTER), false)
             .keep_number()
     }
 
     fn keep_number(self) -> Self {
-        self.set_meta(META_PRIORITY, REGISTER)
+        self.set_meta(NFT_META_PRIORITY, REGISTER)
     }
 
     fn masked_number(self, mask: u32, to: u32) -> Self {
-        self.meta(META_PRIORITY, to).bits(to, mask, 0)
+        self.meta(NFT_META_PRIORITY, to).bits(to, mask, 0)
     }
 
     /// `meta priority & mask == value`
-    pub fn number_is(self, mask: u32, value: u32) -> Self {
+    pub(super) fn number_is(self, mask: u32, value: u32) -> Self {
         self.masked_number(mask, REGISTER)
-            .compare(REGISTER, EQUAL, &value.to_ne_bytes())
+            .compare(REGISTER, NFT_CMP_EQ, &value.to_ne_bytes())
     }
 
     /// `meta priority & mask vmap @set`
-    pub fn number_verdict(self, mask: u32, set: Set) -> Self {
+    pub(super) fn number_verdict(self, mask: u32, set: Set) -> Self {
         self.masked_number(mask, REGISTER)
-            .look_up(set, REGISTER, Some(VERDICT), false)
+            .look_up(set, REGISTER, Some(NFT_REG_VERDICT), false)
     }
 
     /// `meta priority set meta priority & mask map @set`
-    pub fn translate_number(self, mask: u32, set: Set) -> Self {
+    pub(super) fn translate_number(self, mask: u32, set: Set) -> Self {
         self.masked_number(mask, REGISTER)
             .look_up(set, REGISTER, Some(REGISTER), false)
             .keep_number()
     }
 
     /// `meta priority set meta priority & mask | bits`
-    pub fn change_number(self, mask: u32, bits: u32) -> Self {
-        self.meta(META_PRIORITY, REGISTER)
+    pub(super) fn change_number(self, mask: u32, bits: u32) -> Self {
+        self.meta(NFT_META_PRIORITY, REGISTER)
             .bits(REGISTER, mask, bits)
             .keep_number()
     }
 
     /// `meta priority set number`
-    pub fn set_number(self, number: u32) -> Self {
+    pub(super) fn set_number(self, number: u32) -> Self {
         self.constant(REGISTER, &number.to_ne_bytes()).keep_number()
     }
 
     /// `meta priority set none`
-    pub fn forget_number(self) -> Self {
+    pub(super) fn forget_number(self) -> Self {
         self.constant(REGISTER, &[0; 4]).keep_number()
     }
 
     /// `numgen random mod count`
     fn slot(self, count: u32, to: u32) -> Self {
         self.add("numgen", |m| {
-            m.put_u32_be(1, to);
-            m.put_u32_be(2, count);
-            m.put_u32_be(3, 1);
-            m.put_u32_be(4, 0);
+            m.put_u32_be(NFTA_NG_DREG, to);
+            m.put_u32_be(NFTA_NG_MODULUS, count);
+            m.put_u32_be(NFTA_NG_TYPE, NFT_NG_RANDOM);
+            m.put_u32_be(NFTA_NG_OFFSET, 0);
         })
     }
 
     /// `meta priority set none dnat to meta priority & mask . numgen random mod count map @set`
-    pub fn translate_to_slot(self, mask: u32, count: u32, set: Set) -> Self {
+    pub(super) fn translate_to_slot(self, mask: u32, count: u32, set: Set) -> Self {
         let target = REGISTER + 2;
         self.masked_number(mask, REGISTER)
             .slot(count, REGISTER + 1)
@@ -654,7 +637,7 @@ impl Expressions {
     }
 
     /// `meta priority set meta priority & mask . numgen random mod count map @set`
-    pub fn choose_member(self, mask: u32, count: u32, set: Set) -> Self {
+    pub(super) fn choose_member(self, mask: u32, count: u32, set: Set) -> Self {
         self.masked_number(mask, REGISTER)
             .slot(count, REGISTER + 1)
             .look_up(set, REGISTER, Some(REGISTER), false)
@@ -662,16 +645,16 @@ impl Expressions {
     }
 
     /// `meta priority set none dnat to meta priority map @set`
-    pub fn translate_to_member(self, set: Set) -> Self {
+    pub(super) fn translate_to_member(self, set: Set) -> Self {
         let target = REGISTER + 1;
-        self.meta(META_PRIORITY, REGISTER)
+        self.meta(NFT_META_PRIORITY, REGISTER)
             .look_up(set, REGISTER, Some(target), false)
             .forget_number()
             .translate_destination(target)
     }
 
     /// `meta priority set meta priority & mask . ip saddr map @set`
-    pub fn member_of_client(self, mask: u32, set: Set) -> Self {
+    pub(super) fn member_of_client(self, mask: u32, set: Set) -> Self {
         self.client(mask)
             .look_up(set, REGISTER, Some(REGISTER), false)
             .keep_number()
@@ -683,55 +666,54 @@ impl Expressions {
     }
 
     /// `update @set { client timeout … : meta priority } meta priority set none dnat to meta priority map @members`
-    pub fn remember_client(self, mask: u32, set: Set, timeout: u32, members: Set) -> Self {
+    pub(super) fn remember_client(self, mask: u32, set: Set, timeout: u32, members: Set) -> Self {
         let member = REGISTER + 1 + self.width();
         let target = member + 1;
-        self.meta(META_PRIORITY, member)
+        self.meta(NFT_META_PRIORITY, member)
             .look_up(members, member, Some(target), false)
             .client(mask)
-            .change_set(set, 1, member, Some(timeout))
+            .change_set(set, NFT_DYNSET_OP_UPDATE, member, Some(timeout))
             .forget_number()
             .translate_destination(target)
     }
 
     /// `delete @set { client : meta priority }`
-    pub fn forget_client(self, mask: u32, set: Set) -> Self {
+    pub(super) fn forget_client(self, mask: u32, set: Set) -> Self {
         let member = REGISTER + 1 + self.width();
         self.client(mask)
-            .meta(META_PRIORITY, member)
-            .change_set(set, 2, member, None)
+            .meta(NFT_META_PRIORITY, member)
+            .change_set(set, NFT_DYNSET_OP_DELETE, member, None)
     }
 
     fn change_set(self, set: Set, operation: u32, data: u32, timeout: Option<u32>) -> Self {
         self.add("dynset", |m| {
-            m.put_str(1, set.name());
-            m.put_u32_be(3, operation);
-            m.put_u32_be(4, REGISTER);
-            m.put_u32_be(5, data);
+            m.put_str(NFTA_DYNSET_SET_NAME, set.name());
+            m.put_u32_be(NFTA_DYNSET_OP, operation);
+            m.put_u32_be(NFTA_DYNSET_SREG_KEY, REGISTER);
+            m.put_u32_be(NFTA_DYNSET_SREG_DATA, data);
             if let Some(seconds) = timeout {
-                m.put_u64_be(6, u64::from(seconds) * 1000);
+                m.put_u64_be(NFTA_DYNSET_TIMEOUT, u64::from(seconds) * 1000);
             }
         })
     }
 
     /// `dnat to address . port`, both in registers.
     fn translate_destination(self, target: u32) -> Self {
-        const DESTINATION: u32 = 1;
         let (family, port) = (self.family, target + self.width());
         self.add("nat", |m| {
-            m.put_u32_be(1, DESTINATION);
-            m.put_u32_be(2, u32::from(family_number(family)));
-            m.put_u32_be(3, target);
-            m.put_u32_be(5, port);
+            m.put_u32_be(NFTA_NAT_TYPE, NFT_NAT_DNAT);
+            m.put_u32_be(NFTA_NAT_FAMILY, u32::from(family_number(family)));
+            m.put_u32_be(NFTA_NAT_REG_ADDR_MIN, target);
+            m.put_u32_be(NFTA_NAT_REG_PROTO_MIN, port);
         })
     }
 }
 
-/// As netfilter numbers families.
-pub fn family_number(family: Family) -> u8 {
+/// The number that netfilter has for a family.
+pub(super) fn family_number(family: Family) -> u8 {
     match family {
-        Family::V4 => 2,
-        Family::V6 => 10,
+        Family::V4 => libc::NFPROTO_IPV4 as u8,
+        Family::V6 => libc::NFPROTO_IPV6 as u8,
     }
 }
 

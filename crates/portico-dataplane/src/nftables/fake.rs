@@ -7,6 +7,7 @@ use super::rules::Rule;
 use super::snapshot::{FoundBase, FoundChain, FoundSet, FoundTable, Snapshot};
 use crate::ApplyError;
 use crate::netlink::attributes;
+use crate::netlink::uapi::*;
 use ipnet::IpNet;
 use portico_model::table::{Family, PerFamily};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Clones are the same kernel.
 #[derive(Clone, Default)]
-pub struct Fake(Arc<Mutex<State>>);
+pub(super) struct Fake(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -28,10 +29,10 @@ struct State {
 }
 
 /// What goes wrong with one commit.
-pub enum Fault {
+pub(super) enum Fault {
     /// It fails with this error of the system, and nothing is done.
     Errno(i32),
-    /// Somebody does this just before it.
+    /// Another program does this just before it.
     Meanwhile(Step),
 }
 
@@ -54,35 +55,35 @@ struct Chain {
 }
 
 impl Fake {
-    pub fn new() -> Fake {
-        Fake::default()
+    pub(super) fn new() -> Self {
+        Self::default()
     }
 
     /// The next commits meet these, one each.
-    pub fn faults(&self, faults: impl IntoIterator<Item = Fault>) {
+    pub(super) fn faults(&self, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.extend(faults);
     }
 
-    /// Somebody else changes something.
-    pub fn interfere(&self, step: &Step) {
+    /// Another program changes something.
+    pub(super) fn interfere(&self, step: &Step) {
         self.lock()
             .step(step)
             .expect("the interference is possible");
     }
 
-    /// Somebody else takes an element away.
-    pub fn take_element(&self, family: Family, element: &Element) {
+    /// Another program removes an element.
+    pub(super) fn take_element(&self, family: Family, element: &Element) {
         self.lock()
             .element(family, element, false)
             .expect("the element is there");
     }
 
     /// Batches that were done.
-    pub fn commits(&self) -> usize {
+    pub(super) fn commits(&self) -> usize {
         self.lock().commits
     }
 
-    pub fn elements(&self, family: Family) -> Vec<Element> {
+    pub(super) fn elements(&self, family: Family) -> Vec<Element> {
         let state = self.lock();
         state
             .tables
@@ -169,7 +170,7 @@ trait CloneTables {
 
 impl CloneTables for PerFamily<Option<Table>> {
     fn clone_tables(&self) -> Self {
-        PerFamily {
+        Self {
             v4: self.v4.clone(),
             v6: self.v6.clone(),
         }
@@ -417,17 +418,23 @@ fn references(rule: &Rule) -> References {
     let mut references = References::default();
     for expression in attributes(&rule.expressions) {
         let part = |kind| expression.nested().find_kind(kind);
-        let (Some(name), Some(data)) = (part(1).and_then(|name| name.text()), part(2)) else {
+        let (Some(name), Some(data)) = (
+            part(NFTA_EXPR_NAME).and_then(|name| name.text()),
+            part(NFTA_EXPR_DATA),
+        ) else {
             continue;
         };
-        let first = data.nested().find_kind(1).and_then(|set| set.text());
+        let first = data
+            .nested()
+            .find_kind(NFTA_LOOKUP_SET)
+            .and_then(|set| set.text());
         let verdict = || {
             data.nested()
-                .find_kind(2)?
+                .find_kind(NFTA_IMMEDIATE_DATA)?
                 .nested()
-                .find_kind(2)?
+                .find_kind(NFTA_DATA_VERDICT)?
                 .nested()
-                .find_kind(2)?
+                .find_kind(NFTA_VERDICT_CHAIN)?
                 .text()
         };
         match name {

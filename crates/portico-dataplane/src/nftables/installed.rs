@@ -24,14 +24,14 @@ use std::sync::Arc;
 const PREPARED: u32 = 16;
 
 /// Names a port; its pools are twice this and one more.
-pub type Pair = u32;
+pub(super) type Pair = u32;
 
 pub struct Installed {
     family: Family,
     ports: Vec<Option<Port>>,
     pairs: Map<PortKey, Pair>,
     free: Vec<Pair>,
-    /// Of ports that went in a batch that is not committed yet.
+    /// The numbers of ports that went in a batch that is not committed yet.
     freed: Vec<Pair>,
     classes: Classes,
     cluster_ips: Counts,
@@ -43,15 +43,15 @@ pub struct Installed {
 /// Slots and members as the kernel has them.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Of the pool of the cluster, and of that of this node.
+    /// The slots of the pool of the cluster, and of the pool of this node.
     pub slots: [Vec<Option<Target>>; 2],
     pub members: Vec<Option<Target>>,
     pub edge: edge::Found,
 }
 
 impl Installed {
-    pub fn new(family: Family) -> Installed {
-        Installed {
+    pub fn new(family: Family) -> Self {
+        Self {
             family,
             // Zero is not used: `nft` prints it as `none`.
             ports: vec![None],
@@ -126,7 +126,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Of the numbers below this one those may be given to new ports which will not be adopted.
+    /// Frees the numbers below this one for new ports, except those that will be adopted.
     pub fn reserve(&mut self, below: Pair, will_be_adopted: impl Fn(Pair) -> bool) {
         self.ports.resize_with(below.max(1) as usize, || None);
         self.free = (1..below)
@@ -237,7 +237,7 @@ impl Installed {
             .map(|(number, class)| classes::element(number, &class))
     }
 
-    /// Everything that is installed.
+    /// All elements that are installed.
     pub fn elements(&self) -> Vec<Element> {
         let mut all = Vec::new();
         for (pair, port) in self.ports.iter().enumerate() {
@@ -282,8 +282,8 @@ impl Installed {
         }
     }
 
-    /// What is installed for a port becomes what is wanted: all of the old goes, all of the new
-    /// comes, and the delta keeps the difference.
+    /// Brings a port from what is installed to what is wanted: all of the old is removed, all of
+    /// the new added, and the delta keeps the difference.
     fn update(
         &mut self,
         pair: Pair,
@@ -392,7 +392,8 @@ fn cluster_ips(family: Family, port: &ServicePort) -> Vec<IpAddr> {
 }
 
 /// Endpoints that may be given their own connections, and then do not see the answer come back.
-/// Also those elsewhere: they ask for a node port here, or are here without anybody having said so.
+/// Endpoints of other nodes count too: they ask for a node port here, or run here without a node
+/// name.
 fn hairpins(family: Family, port: &ServicePort) -> Vec<IpAddr> {
     let all = port.cluster.iter().chain(port.local.iter());
     sorted(

@@ -12,50 +12,56 @@ use portico_model::table::{Family, PerFamily};
 use std::io;
 use std::time::{Duration, Instant};
 
+/// The kernel, as far as the dataplane uses it; tests have one in memory.
 pub trait Kernel: Send {
-    /// Which table is ours.
+    /// The table that is ours.
     fn table(&self) -> Table {
         Table::NODE
     }
 
+    /// Reads our tables.
     fn read(&mut self) -> Result<Snapshot, ApplyError>;
 
-    /// In which families our table is there.
+    /// The families that have our table.
     fn tables(&mut self) -> Result<PerFamily<bool>, ApplyError>;
 
-    /// Nobody else touched our tables since they were read; `false` if it cannot be told.
+    /// Whether it is known that no other program changed our tables since they were read.
     fn is_undisturbed(&mut self) -> bool;
 
-    /// Do all of a plan or nothing. With a generation it is done only if nobody changed any rule
-    /// since.
+    /// Do all of a plan or nothing. With a generation it is done only if no rule of any table
+    /// changed since.
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError>;
 }
 
 /// What was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
+    /// The length of the batch.
     pub bytes: usize,
+    /// How long the kernel took.
     pub kernel: Duration,
 }
 
+/// Why a plan was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// Somebody changed rules since the snapshot: read again.
+    /// Rules changed since the snapshot: read again.
     #[error("the rule set changed meanwhile")]
     Changed,
+    /// The kernel refused it.
     #[error(transparent)]
     Failed(ApplyError),
 }
 
 impl From<CommitError> for ApplyError {
-    fn from(error: CommitError) -> ApplyError {
+    fn from(error: CommitError) -> Self {
         match error {
             CommitError::Changed => {
                 let source = io::Error::new(
                     io::ErrorKind::ResourceBusy,
                     "the rule set changes all the time",
                 );
-                ApplyError::Kernel {
+                Self::Kernel {
                     doing: "nftables batch".to_owned(),
                     source,
                 }
@@ -77,26 +83,27 @@ pub struct Netlink {
 const ATTEMPTS: usize = 3;
 /// Memory for messages beyond this is given back.
 const KEPT: usize = 1 << 20;
-/// Operations of a batch that is too large for the kernel to tell anybody of.
+/// Batches with more operations than this are too large for the kernel's notifications.
 const LARGE: usize = 2000;
 
 impl Netlink {
-    pub fn open(table: Table) -> Result<Netlink, ApplyError> {
-        let unwatched = Netlink::unwatched(table)?;
+    /// Opens the socket, in the network namespace of the calling thread.
+    pub fn open(table: Table) -> Result<Self, ApplyError> {
+        let unwatched = Self::unwatched(table)?;
         let watch = Watch::open(unwatched.socket.port(), table.name).inspect_err(
             |error| tracing::warn!(%error, "cannot notice who else changes nftables rules"),
         );
-        Ok(Netlink {
+        Ok(Self {
             watch: watch.ok(),
             ..unwatched
         })
     }
 
-    /// For a table that is read each time.
-    pub fn unwatched(table: Table) -> Result<Netlink, ApplyError> {
+    /// Opens a table that is read each time.
+    pub fn unwatched(table: Table) -> Result<Self, ApplyError> {
         let socket =
             Socket::netfilter().map_err(|error| failed("opening a netlink socket", error))?;
-        Ok(Netlink {
+        Ok(Self {
             table,
             socket,
             messages: Messages::new(),
@@ -110,7 +117,7 @@ impl Netlink {
         found.map_err(|error| failed("reading nftables rules", error))
     }
 
-    /// Tells when somebody else touches our tables, if that can be told.
+    /// A watch that tells when another program changes our tables, if the kernel allows one.
     pub fn watch(&self) -> Option<Watch> {
         self.watch.clone()
     }
@@ -162,19 +169,19 @@ impl Netlink {
     }
 }
 
-/// A large batch, which nobody is told of; the number of the rule set shows whether it was the only
-/// one meanwhile.
+/// A large batch, of which the kernel sends no notifications; the generation of the rule set shows
+/// whether it was the only change meanwhile.
 struct Unheard {
     watch: Watch,
     generation: Option<u32>,
 }
 
 impl Unheard {
-    fn begin(watch: &Watch, socket: &mut Socket) -> Option<Unheard> {
-        // First, so that nobody comes between who is neither heard nor counted.
+    fn begin(watch: &Watch, socket: &mut Socket) -> Option<Self> {
+        // The generation is read first, so that no change falls between it and the pause unnoticed.
         let generation = read::generation(socket).ok();
         watch.pause().ok()?;
-        Some(Unheard {
+        Some(Self {
             watch: watch.clone(),
             generation,
         })

@@ -6,8 +6,8 @@
 //! what we believe is in the kernel and how changes change it, `edge` who of the nodes has a packet, `adopt` takes numbers over from the
 //! kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
 //! kernel has, `compare` how that differs from a table; `kernel` is the way there, `fake` one for
-//! tests; `watch` notices who else was there. `relay` is a table of its own, for who hands an
-//! address over.
+//! tests; `watch` notices changes of other programs. `relay` is a table of its own, for the
+//! hand-over of an address.
 
 mod adopt;
 mod classes;
@@ -15,10 +15,11 @@ mod compare;
 mod counts;
 mod delta;
 mod edge;
-pub mod element;
+pub(crate) mod element;
 mod encode;
 mod expr;
-pub mod fake;
+#[cfg(test)]
+mod fake;
 mod installed;
 pub mod kernel;
 mod number;
@@ -48,7 +49,7 @@ use plan::{Plan, Step, Wanted};
 use portico_model::table::{Change, Family, ForwardingTable, FrontendKey, NodeRules, PerFamily};
 use snapshot::Snapshot;
 
-/// So often is the kernel read anew because somebody changed rules between reading and writing.
+/// How often the kernel is read again because rules changed between reading and writing.
 const ATTEMPTS: usize = 5;
 
 /// One table in each family, `ip portico` and `ip6 portico` for the node daemon.
@@ -82,29 +83,30 @@ impl State {
 }
 
 impl Nftables {
-    /// For the network namespace of the calling thread. Tables of other names are nobody's business
-    /// here.
-    pub fn open(table: Table) -> Result<Nftables, ApplyError> {
-        Ok(Nftables::new(Netlink::open(table)?))
+    /// Opens the dataplane of the calling thread's network namespace. Tables of other names are
+    /// left alone.
+    pub fn open(table: Table) -> Result<Self, ApplyError> {
+        Ok(Self::new(Netlink::open(table)?))
     }
 
-    /// Tells when somebody else touches our tables, if that can be told; then call `replace`.
+    /// Tells when another program changes our tables, if the kernel allows it; then call `replace`.
     pub fn watch(&self) -> Option<Watch> {
         self.kernel.watch()
     }
 }
 
 impl<K: Kernel> Nftables<K> {
-    pub fn new(kernel: K) -> Nftables<K> {
-        Nftables {
+    /// A dataplane that has not read the kernel yet.
+    pub fn new(kernel: K) -> Self {
+        Self {
             kernel,
             state: None,
             installed_before: false,
         }
     }
 
-    /// How the kernel differs from a table. Changes nothing. Whether packets wait for their Service
-    /// is up to who installed the rules.
+    /// How the kernel differs from a table. Changes nothing. The queue of early packets is not
+    /// compared: it depends on the process that installed the rules.
     pub fn compare(
         &mut self,
         table: &ForwardingTable,
@@ -202,8 +204,8 @@ impl<K: Kernel> Nftables<K> {
         })
     }
 
-    /// Where nobody else was, the kernel need not be read: that takes seconds where there are many
-    /// elements.
+    /// Replaces the table without reading the kernel, if no other program changed it: reading which
+    /// takes seconds for many elements.
     fn try_replace_undisturbed(&mut self, table: &ForwardingTable) -> Option<Report> {
         let state = self
             .state
@@ -371,7 +373,7 @@ pub fn in_the_way(family: Family) -> std::io::Result<Vec<String>> {
     Ok(dropping.map(words).collect())
 }
 
-/// Whether anybody has a table of this name.
+/// Whether a table of this name exists in either family.
 pub fn has_table(family: Family, name: &str) -> std::io::Result<bool> {
     read::has_table(&mut Socket::netfilter()?, family, name)
 }

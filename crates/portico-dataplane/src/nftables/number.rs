@@ -7,27 +7,27 @@
 const POOL_BITS: u32 = 19;
 const TREATMENT_BIT: u32 = 30;
 
-pub const POOL_MASK: u32 = (1 << POOL_BITS) - 1;
-pub const CLASS_MASK: u32 = 0x7ff << POOL_BITS;
-pub const TREATMENT_MASK: u32 = 3 << TREATMENT_BIT;
+pub(super) const POOL_MASK: u32 = (1 << POOL_BITS) - 1;
+pub(super) const CLASS_MASK: u32 = 0x7ff << POOL_BITS;
+pub(super) const TREATMENT_MASK: u32 = 3 << TREATMENT_BIT;
 /// In the number of a port at the edge: clients are told apart by their address alone.
-pub const BY_ADDRESS: u32 = 1 << TREATMENT_BIT;
+pub(super) const BY_ADDRESS: u32 = 1 << TREATMENT_BIT;
 /// The whole number of a packet from outside whose slot this node has. No pool has the number 0.
-pub const OWN_SLOT: u32 = TREATMENT_MASK;
+pub(super) const OWN_SLOT: u32 = TREATMENT_MASK;
 /// Both pools of a port.
-pub const PAIR_MASK: u32 = POOL_MASK & !1;
+pub(super) const PAIR_MASK: u32 = POOL_MASK & !1;
 
 /// Classes that can be told apart.
-pub const CLASSES: usize = 1 << (TREATMENT_BIT - POOL_BITS);
+pub(super) const CLASSES: usize = 1 << (TREATMENT_BIT - POOL_BITS);
 /// Members that a pair of pools with session affinity can have.
-pub const MEMBERS: usize = CLASSES;
+pub(super) const MEMBERS: usize = CLASSES;
 /// Ports (in one family) that can be told apart.
-pub const PAIRS: usize = 1 << (POOL_BITS - 1);
+pub(super) const PAIRS: usize = 1 << (POOL_BITS - 1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u32);
 
-/// Whose packets are masqueraded, and who is given which pool.
+/// Which sources are masqueraded, and which pool each source gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Treatment {
@@ -43,19 +43,19 @@ pub enum Treatment {
 }
 
 impl Treatment {
-    pub const ALL: [Treatment; 4] = [
-        Treatment::Internal,
-        Treatment::External,
-        Treatment::ExternalLocal,
-        Treatment::Plain,
+    pub const ALL: [Self; 4] = [
+        Self::Internal,
+        Self::External,
+        Self::ExternalLocal,
+        Self::Plain,
     ];
 
     pub fn chain(self) -> &'static str {
         match self {
-            Treatment::Internal => "internal",
-            Treatment::External => "external",
-            Treatment::ExternalLocal => "external-local",
-            Treatment::Plain => "plain",
+            Self::Internal => "internal",
+            Self::External => "external",
+            Self::ExternalLocal => "external-local",
+            Self::Plain => "plain",
         }
     }
 
@@ -65,24 +65,24 @@ impl Treatment {
 }
 
 impl Number {
-    pub fn new(treatment: Treatment, class: u32, pool: u32) -> Number {
-        Number(treatment.bits() | Number::class(class).0 | pool & POOL_MASK)
+    pub fn new(treatment: Treatment, class: u32, pool: u32) -> Self {
+        Self(treatment.bits() | Self::class(class).0 | pool & POOL_MASK)
     }
 
     /// The key of a class.
-    pub fn class(class: u32) -> Number {
-        Number(class << POOL_BITS & CLASS_MASK)
+    pub fn class(class: u32) -> Self {
+        Self(class << POOL_BITS & CLASS_MASK)
     }
 
-    pub fn member(index: u32, pool: u32) -> Number {
-        Number::new(Treatment::Plain, index, pool)
+    pub fn member(index: u32, pool: u32) -> Self {
+        Self::new(Treatment::Plain, index, pool)
     }
 
     pub fn pool(self) -> u32 {
         self.0 & POOL_MASK
     }
 
-    /// Of a class, or the index of a member.
+    /// The index of a class, or of a member.
     pub fn index(self) -> u32 {
         (self.0 & CLASS_MASK) >> POOL_BITS
     }

@@ -13,34 +13,46 @@ use std::sync::Arc;
 /// One atomic batch: the steps before, elements that go, elements that come, the steps after.
 #[derive(Debug, Default)]
 pub struct Plan {
+    /// What has to be there before elements are added.
     pub before: Vec<Step>,
+    /// Elements to delete.
     pub removed: PerFamily<Vec<Element>>,
+    /// Elements to add.
     pub added: PerFamily<Vec<Element>>,
+    /// What is no longer needed once elements are gone.
     pub after: Vec<Step>,
 }
 
 /// A change to tables, chains, rules or sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Make the table of this family.
     AddTable(Family),
+    /// Delete the table of this family with all that is in it.
     DeleteTable(Family),
     /// With room for so many elements; zero for one that grows by itself.
     AddSet(Family, Set, u32),
+    /// Delete a set or map.
     DeleteSet(Family, Arc<str>),
     /// Remove all its elements.
     EmptySet(Family, Set),
+    /// Make a chain, with its hook if it is a base chain.
     AddChain(Family, Arc<str>, Option<Base>),
+    /// Delete a chain.
     DeleteChain(Family, Arc<str>),
     /// Remove all its rules.
     EmptyChain(Family, Arc<str>),
+    /// Add a rule at the end of a chain.
     AddRule(Family, Arc<str>, Rule),
 }
 
 impl Plan {
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.operations() == 0
     }
 
+    /// How many operations it has.
     pub fn operations(&self) -> usize {
         let elements = [&self.removed, &self.added].map(|both| both.v4.len() + both.v6.len());
         self.before.len() + self.after.len() + elements.iter().sum::<usize>()
@@ -160,28 +172,30 @@ impl Plan {
 /// All that one family's table is to be.
 pub struct Wanted {
     table: Table,
+    /// The family of the table.
     pub family: Family,
+    /// Its chains, with their rules.
     pub chains: Vec<Chain>,
     elements: Vec<Element>,
     counts: BTreeMap<Set, usize>,
 }
 
 impl Wanted {
-    /// With all elements of what is installed.
+    /// The wanted table with all elements of what is installed.
     pub fn new(
         table: Table,
         family: Family,
         rules: &NodeRules,
         installed: &Installed,
         elements: Vec<Element>,
-    ) -> Wanted {
+    ) -> Self {
         let mut chains = fixed_chains(family, rules, table);
         chains.extend(installed.classes().map(|class| class.chain(family)));
         let mut counts = BTreeMap::new();
         elements
             .iter()
             .for_each(|element| *counts.entry(element.set()).or_default() += 1);
-        Wanted {
+        Self {
             table,
             family,
             chains,
@@ -419,7 +433,7 @@ impl Repair<'_> {
         self.plan.added.get_mut(self.family).append(&mut added);
     }
 
-    /// What is in the table and not ours goes last, when nothing refers to it any more.
+    /// Removes what is in the table and not ours. It goes last, when nothing refers to it any more.
     fn leftovers(
         &mut self,
         wanted: &Wanted,

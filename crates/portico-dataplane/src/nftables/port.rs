@@ -12,10 +12,10 @@ use portico_model::table::{
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub struct Port {
+pub(super) struct Port {
     pub key: PortKey,
     pub wanted: Arc<ServicePort>,
-    /// Of the cluster, and of this node.
+    /// The pool of the cluster, and that of this node.
     pub pools: [Pool; 2],
     /// With affinity: endpoints by the index that clients are remembered with.
     pub members: Vec<Option<Target>>,
@@ -25,7 +25,7 @@ pub struct Port {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Pool {
+pub(super) struct Pool {
     pub slots: Vec<Target>,
     /// None if it is empty.
     pub class: Option<u32>,
@@ -33,13 +33,13 @@ pub struct Pool {
 
 /// About as many elements as a port has, those included that it may share with others: its cluster
 /// IP, and its endpoints once more.
-pub fn most_elements(port: &ServicePort) -> usize {
+pub(super) fn most_elements(port: &ServicePort) -> usize {
     port.frontends.len() + 1 + 2 * (port.cluster.len() + port.local.len())
 }
 
 impl Port {
-    pub fn new(key: &PortKey) -> Port {
-        Port {
+    pub(super) fn new(key: &PortKey) -> Self {
+        Self {
             key: key.clone(),
             wanted: Arc::default(),
             pools: Default::default(),
@@ -49,7 +49,7 @@ impl Port {
         }
     }
 
-    pub fn class_of(endpoints: usize, affinity: Option<u32>, local: bool) -> Option<Class> {
+    pub(super) fn class_of(endpoints: usize, affinity: Option<u32>, local: bool) -> Option<Class> {
         let affinity = affinity.map(|seconds| Affinity { seconds, local });
         (endpoints > 0).then_some(Class {
             endpoints: endpoints as u32,
@@ -58,7 +58,7 @@ impl Port {
     }
 
     /// All that is installed for it alone.
-    pub fn elements(&self, pair: u32, out: &mut Vec<Element>) {
+    pub(super) fn elements(&self, pair: u32, out: &mut Vec<Element>) {
         self.pool_elements(pair, out);
         let is_ours = |frontend: &&Frontend| {
             frontend
@@ -224,7 +224,7 @@ impl Port {
     }
 }
 
-pub fn at(key: &PortKey, frontend: &Frontend) -> At {
+pub(super) fn at(key: &PortKey, frontend: &Frontend) -> At {
     At {
         address: frontend.address,
         protocol: key.protocol.number(),
@@ -232,8 +232,8 @@ pub fn at(key: &PortKey, frontend: &Frontend) -> At {
     }
 }
 
-/// Inside and outside differ only with a Local external policy, and only there is the node
-/// masqueraded and nobody else.
+/// Inside and outside differ only with a Local external policy, and only there is the node the only
+/// source to be masqueraded.
 fn treatment(frontend: &Frontend) -> Treatment {
     match frontend.masquerade {
         _ if frontend.inside != frontend.outside => Treatment::ExternalLocal,

@@ -1,19 +1,20 @@
 //! Reads our tables from the kernel.
 
 use super::element::{Element, Raw, Set};
-use super::encode::{COMMENT, FINGERPRINT, NFTABLES, command};
+use super::encode::{COMMENT, FINGERPRINT};
 use super::expr::family_number;
-use super::sets::{Definition, VERDICT};
+use super::sets::Definition;
 use super::snapshot::{FoundBase, FoundChain, FoundSet, FoundTable, Snapshot};
 use crate::netlink::message::Attributes;
+use crate::netlink::uapi::*;
 use crate::netlink::{Attribute, Message, Messages, Socket, flags};
 use portico_model::table::Family;
 use std::io;
 use std::sync::Arc;
 
-/// All of it, as of one moment if nobody changes rules all the time; who sends a batch with the
-/// generation is told if somebody did.
-pub fn snapshot(socket: &mut Socket, name: &str) -> io::Result<Snapshot> {
+/// The whole table as of one moment, unless rules change all the time; a batch with its generation
+/// is refused if they changed since.
+pub(crate) fn snapshot(socket: &mut Socket, name: &str) -> io::Result<Snapshot> {
     const ATTEMPTS: usize = 5;
     let mut snapshot = Snapshot::default();
     for _ in 0..ATTEMPTS {
@@ -38,18 +39,20 @@ pub fn snapshot(socket: &mut Socket, name: &str) -> io::Result<Snapshot> {
 }
 
 /// The number of the current rule set.
-pub fn generation(socket: &mut Socket) -> io::Result<u32> {
+pub(crate) fn generation(socket: &mut Socket) -> io::Result<u32> {
     let mut request = Messages::new();
-    request.netfilter(NFTABLES, command::GET_GENERATION, 0, 0, |_| {});
-    let answers = socket.query(&request, |m| m.attributes(4).find_kind(1)?.u32_be())?;
+    request.netfilter(NFNL_SUBSYS_NFTABLES, NFT_MSG_GETGEN, 0, 0, |_| {});
+    let answers = socket.query(&request, |m| {
+        m.attributes(4).find_kind(NFTA_GEN_ID)?.u32_be()
+    })?;
     answers
         .first()
         .copied()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no generation in the answer"))
 }
 
-/// Of the rules of a table, as far as they have one.
-pub fn fingerprints(
+/// The fingerprints of the rules of a table; `None` for a rule without one.
+pub(crate) fn fingerprints(
     socket: &mut Socket,
     family: Family,
     name: &str,
@@ -57,27 +60,31 @@ pub fn fingerprints(
     let ours = |message: &Message| {
         message
             .attributes(4)
-            .find_kind(1)
+            .find_kind(NFTA_TABLE_NAME)
             .and_then(|found| found.text())
             == Some(name)
     };
-    dump(socket, family, command::GET_RULE, &[(1, name)], |m| {
-        ours(&m).then(|| Some(rule(m)?.1))?
-    })
+    dump(
+        socket,
+        family,
+        NFT_MSG_GETRULE,
+        &[(NFTA_RULE_TABLE, name)],
+        |m| ours(&m).then(|| Some(rule(m)?.1))?,
+    )
 }
 
 /// Whether there is a table of that name.
-pub fn has_table(socket: &mut Socket, family: Family, name: &str) -> io::Result<bool> {
+pub(crate) fn has_table(socket: &mut Socket, family: Family, name: &str) -> io::Result<bool> {
     Ok(table_flags(socket, family, name)?.is_some())
 }
 
 fn table_flags(socket: &mut Socket, family: Family, name: &str) -> io::Result<Option<u32>> {
-    let found = dump(socket, family, command::GET_TABLE, &[], |message| {
+    let found = dump(socket, family, NFT_MSG_GETTABLE, &[], |message| {
         let (mut found, mut flags) = (false, 0);
         for attribute in message.attributes(4) {
             match attribute.kind {
-                1 => found = attribute.text() == Some(name),
-                2 => flags = attribute.u32_be()?,
+                NFTA_TABLE_NAME => found = attribute.text() == Some(name),
+                NFTA_TABLE_FLAGS => flags = attribute.u32_be()?,
                 _ => {}
             }
         }
@@ -97,27 +104,33 @@ fn table(socket: &mut Socket, family: Family, name: &str) -> io::Result<Option<F
     let ours = |message: &Message| {
         message
             .attributes(4)
-            .find_kind(1)
+            .find_kind(NFTA_TABLE_NAME)
             .and_then(|found| found.text())
             == Some(name)
     };
-    let chains = dump(socket, family, command::GET_CHAIN, &[], |m| {
+    let chains = dump(socket, family, NFT_MSG_GETCHAIN, &[], |m| {
         ours(&m).then(|| chain(m))?
     })?;
     table.chains.extend(chains);
-    let rules = dump(socket, family, command::GET_RULE, &[(1, name)], |m| {
-        ours(&m).then(|| rule(m))?
-    })?;
+    let rules = dump(
+        socket,
+        family,
+        NFT_MSG_GETRULE,
+        &[(NFTA_RULE_TABLE, name)],
+        |m| ours(&m).then(|| rule(m))?,
+    )?;
     for (chain, fingerprint) in rules {
         if let Some(chain) = table.chains.get_mut(&*chain) {
             chain.rules.push(fingerprint);
         }
     }
-    table
-        .sets
-        .extend(dump(socket, family, command::GET_SET, &[(1, name)], |m| {
-            ours(&m).then(|| set(m))?
-        })?);
+    table.sets.extend(dump(
+        socket,
+        family,
+        NFT_MSG_GETSET,
+        &[(NFTA_SET_TABLE, name)],
+        |m| ours(&m).then(|| set(m))?,
+    )?);
     for (set, found) in &mut table.sets {
         match Set::by_name(set) {
             None | Some(Set::Affinity) => {}
@@ -128,22 +141,24 @@ fn table(socket: &mut Socket, family: Family, name: &str) -> io::Result<Option<F
     Ok(Some(table))
 }
 
-/// Where packets of a family begin their way through somebody's rules: the table, the chain and its
-/// hook.
-pub fn base_chains(
+/// The base chains of a family, by which packets enter rules of any table: the table, the chain and
+/// its hook.
+pub(crate) fn base_chains(
     socket: &mut Socket,
     family: Family,
 ) -> io::Result<Vec<(String, Arc<str>, FoundBase)>> {
-    // Tables of both families at once.
-    const INET: u8 = 1;
     let mut all = Vec::new();
-    for number in [family_number(family), INET] {
+    for number in [family_number(family), NFPROTO_INET] {
         let base = |message: Message| {
-            let table = message.attributes(4).find_kind(1)?.text()?.to_owned();
+            let table = message
+                .attributes(4)
+                .find_kind(NFTA_CHAIN_TABLE)?
+                .text()?
+                .to_owned();
             let (name, chain) = chain(message)?;
             Some((table, name, chain.base?))
         };
-        all.extend(dump_number(socket, number, command::GET_CHAIN, &[], base)?);
+        all.extend(dump_number(socket, number, NFT_MSG_GETCHAIN, &[], base)?);
     }
     Ok(all)
 }
@@ -166,7 +181,7 @@ fn dump_number<T>(
     parse: impl FnMut(Message) -> Option<T>,
 ) -> io::Result<Vec<T>> {
     let mut request = Messages::new();
-    request.netfilter(NFTABLES, command, flags::DUMP, family, |m| {
+    request.netfilter(NFNL_SUBSYS_NFTABLES, command, flags::DUMP, family, |m| {
         filter
             .iter()
             .for_each(|(kind, text)| m.put_str(*kind, text));
@@ -175,14 +190,13 @@ fn dump_number<T>(
 }
 
 fn chain(message: Message) -> Option<(Arc<str>, FoundChain)> {
-    const ACCEPT: u32 = 1;
     let (mut name, mut hook, mut kind, mut accepts) = (None, None, String::new(), true);
     for attribute in message.attributes(4) {
         match attribute.kind {
-            3 => name = attribute.text(),
-            4 => hook = Some(attribute.nested()),
-            5 => accepts = attribute.u32_be() == Some(ACCEPT),
-            7 => kind = attribute.text()?.to_owned(),
+            NFTA_CHAIN_NAME => name = attribute.text(),
+            NFTA_CHAIN_HOOK => hook = Some(attribute.nested()),
+            NFTA_CHAIN_POLICY => accepts = attribute.u32_be() == Some(NF_ACCEPT),
+            NFTA_CHAIN_TYPE => kind = attribute.text()?.to_owned(),
             _ => {}
         }
     }
@@ -194,8 +208,8 @@ fn chain(message: Message) -> Option<(Arc<str>, FoundChain)> {
     };
     let base = hook.map(|hook| FoundBase {
         kind,
-        hook: number(&hook, 1),
-        priority: number(&hook, 2) as i32,
+        hook: number(&hook, NFTA_HOOK_HOOKNUM),
+        priority: number(&hook, NFTA_HOOK_PRIORITY) as i32,
         accepts,
     });
     Some((
@@ -211,8 +225,8 @@ fn rule(message: Message) -> Option<(Box<str>, Option<u64>)> {
     let (mut chain, mut fingerprint) = (None, None);
     for attribute in message.attributes(4) {
         match attribute.kind {
-            2 => chain = attribute.text(),
-            7 => fingerprint = userdata(attribute.data, FINGERPRINT),
+            NFTA_RULE_CHAIN => chain = attribute.text(),
+            NFTA_RULE_USERDATA => fingerprint = userdata(attribute.data, FINGERPRINT),
             _ => {}
         }
     }
@@ -233,27 +247,26 @@ fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
     };
     for attribute in message.attributes(4) {
         match attribute.kind {
-            2 => name = attribute.text(),
-            3 => definition.flags = attribute.u32_be()?,
-            4 => definition.key_type = attribute.u32_be()?,
-            5 => definition.key_length = attribute.u32_be()?,
-            6 => definition.data_type = attribute.u32_be()?,
-            7 => definition.data_length = attribute.u32_be()?,
-            9 => {
+            NFTA_SET_NAME => name = attribute.text(),
+            NFTA_SET_FLAGS => definition.flags = attribute.u32_be()?,
+            NFTA_SET_KEY_TYPE => definition.key_type = attribute.u32_be()?,
+            NFTA_SET_KEY_LEN => definition.key_length = attribute.u32_be()?,
+            NFTA_SET_DATA_TYPE => definition.data_type = attribute.u32_be()?,
+            NFTA_SET_DATA_LEN => definition.data_length = attribute.u32_be()?,
+            NFTA_SET_DESC => {
                 size = attribute
                     .nested()
-                    .find_kind(1)
+                    .find_kind(NFTA_SET_DESC_SIZE)
                     .and_then(|size| size.u32_be())
                     .unwrap_or_default()
             }
             _ => {}
         }
     }
-    if definition.data_type == VERDICT {
+    if definition.data_type == NFT_DATA_VERDICT {
         definition.data_length = 0;
     }
-    const ANONYMOUS: u32 = 1;
-    let is_named = definition.flags & ANONYMOUS == 0;
+    let is_named = definition.flags & NFT_SET_ANONYMOUS == 0;
     is_named.then_some((
         Arc::from(name?),
         FoundSet {
@@ -272,8 +285,11 @@ fn read_elements(
     set: Set,
     found: &mut FoundSet,
 ) -> io::Result<()> {
-    let filter = [(1, table), (2, set.name())];
-    let parts = dump(socket, family, command::GET_ELEMENT, &filter, |message| {
+    let filter = [
+        (NFTA_SET_ELEM_LIST_TABLE, table),
+        (NFTA_SET_ELEM_LIST_SET, set.name()),
+    ];
+    let parts = dump(socket, family, NFT_MSG_GETSETELEM, &filter, |message| {
         elements(message, family, set)
     })?;
     for (mut known, unknown) in parts {
@@ -287,7 +303,11 @@ fn read_elements(
 /// Those that are known, and how many are not.
 fn elements(message: Message, family: Family, set: Set) -> Option<(Vec<Element>, usize)> {
     let (mut known, mut unknown) = (Vec::new(), 0);
-    for attribute in message.attributes(4).find_kind(3)?.nested() {
+    for attribute in message
+        .attributes(4)
+        .find_kind(NFTA_SET_ELEM_LIST_ELEMENTS)?
+        .nested()
+    {
         match Element::decode(set, family, &raw(attribute.nested())) {
             Some(element) => known.push(element),
             None => unknown += 1,
@@ -296,7 +316,7 @@ fn elements(message: Message, family: Family, set: Set) -> Option<(Vec<Element>,
     Some((known, unknown))
 }
 
-/// How many readers understand a message; for those who throw anything at them.
+/// How many readers understand a message, for the fuzzer.
 pub(crate) fn understood(message: Message) -> usize {
     let chain = usize::from(chain(message).is_some());
     let parts = [rule(message).is_some(), set(message).is_some()]
@@ -311,24 +331,27 @@ pub(crate) fn understood(message: Message) -> usize {
 
 fn raw(attributes: Attributes<'_>) -> Raw<'_> {
     fn value(attribute: Attribute<'_>) -> Option<&[u8]> {
-        attribute.nested().find_kind(1).map(|value| value.data)
+        attribute
+            .nested()
+            .find_kind(NFTA_DATA_VALUE)
+            .map(|value| value.data)
     }
     let mut raw = Raw::default();
     for attribute in attributes {
         match attribute.kind {
-            1 => raw.key = value(attribute).unwrap_or_default(),
-            2 => {
+            NFTA_SET_ELEM_KEY => raw.key = value(attribute).unwrap_or_default(),
+            NFTA_SET_ELEM_DATA => {
                 raw.data = value(attribute).unwrap_or_default();
-                let verdict = attribute.nested().find_kind(2);
+                let verdict = attribute.nested().find_kind(NFTA_DATA_VERDICT);
                 raw.chain = verdict
-                    .and_then(|v| v.nested().find_kind(2))
+                    .and_then(|v| v.nested().find_kind(NFTA_VERDICT_CHAIN))
                     .and_then(|chain| chain.text());
             }
-            6 => {
+            NFTA_SET_ELEM_USERDATA => {
                 raw.comment = userdata(attribute.data, COMMENT)
                     .and_then(|data| Attribute { kind: 0, data }.text())
             }
-            10 => raw.key_end = value(attribute),
+            NFTA_SET_ELEM_KEY_END => raw.key_end = value(attribute),
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
-//! Packets of TCP connections that nobody here knows go to another host on the link, as they are:
-//! for who has taken an address over from that host, where those connections still are.
+//! Sends packets of TCP connections that this host does not know to another host on the link,
+//! unchanged: for a host that has taken an address over from that one, where those connections
+//! still are.
 //!
 //! A copy is sent and the packet dropped, before it is translated and routed. So the address may be
 //! on this host or not, nothing has to be forwarded or routed here, and the connection is never
@@ -15,7 +16,7 @@ use crate::ApplyError;
 use portico_model::table::Family;
 use std::net::{IpAddr, SocketAddr};
 
-/// What was sent on goes no further than this, and is not sent on again. Who is asked may still be
+/// What was sent on goes no further than this, and is not sent on again. The receiver may still be
 /// some routers away.
 const HOPS: u8 = 16;
 /// After connections are looked up, before addresses are translated.
@@ -26,6 +27,7 @@ const PRIORITY: i32 = -150;
 pub struct Relay {
     /// What they are to, of one family.
     pub frontends: Vec<SocketAddr>,
+    /// The host that packets are sent to.
     pub to: IpAddr,
     /// The index of the link that it is on.
     pub link: u32,
@@ -39,8 +41,9 @@ pub struct RelayTable {
 }
 
 impl RelayTable {
-    pub fn open(name: &'static str, family: Family) -> Result<RelayTable, ApplyError> {
-        Ok(RelayTable {
+    /// Opens the socket, in the network namespace of the calling thread.
+    pub fn open(name: &'static str, family: Family) -> Result<Self, ApplyError> {
+        Ok(Self {
             family,
             kernel: Netlink::unwatched(Table::small(name))?,
         })

@@ -66,11 +66,11 @@ impl Class {
         }
     }
 
-    /// From the name of its chain, if it is one.
-    pub fn from_chain_name(name: &str) -> Option<Class> {
+    /// The class of a chain by its name; `None` for other chains.
+    pub fn from_chain_name(name: &str) -> Option<Self> {
         let rest = name.strip_prefix("pick-")?;
         let class = match rest.split_once("-sticky-") {
-            None => Class {
+            None => Self {
                 endpoints: rest.parse().ok()?,
                 affinity: None,
             },
@@ -83,7 +83,7 @@ impl Class {
                     seconds: seconds.parse().ok()?,
                     local,
                 };
-                Class {
+                Self {
                     endpoints: endpoints.parse().ok()?,
                     affinity: Some(affinity),
                 }
@@ -102,7 +102,7 @@ impl Class {
 }
 
 /// All chains but those of classes, base chains first.
-pub fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> Vec<Chain> {
+pub(super) fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> Vec<Chain> {
     let node = Node {
         family,
         rules,
@@ -297,19 +297,19 @@ impl Node<'_> {
         served.into_iter().chain(self.too_early()).collect()
     }
 
-    /// To addresses that a Service may have, and none has. Only TCP takes a second to try again,
-    /// and others are told at once of what the node itself cannot send. Somebody who tries all
-    /// addresses is not waited for.
+    /// The rules for packets to addresses that a Service may have and none has. Only TCP takes a
+    /// second to try again, and others are told at once of what the node itself cannot send. A
+    /// limit keeps a scan of all addresses from filling the queue.
     fn too_early(&self) -> Vec<Rule> {
         let Some(queue) = self.early_packets else {
             return Vec::new();
         };
         let wait = |network: &IpNet| {
-            let nobodys = self
+            let unserved = self
                 .start()
                 .destination_network(network, true)
                 .destination_not_in(Set::ClusterIps);
-            rule(nobodys.tcp().at_most(EARLY).queue(queue)).because("waits for its Service")
+            rule(unserved.tcp().at_most(EARLY).queue(queue)).because("waits for its Service")
         };
         self.networks(&self.rules.service_cidrs).map(wait).collect()
     }
@@ -408,7 +408,7 @@ impl Node<'_> {
         ]
     }
 
-    /// One start for each way to be a pod of this node.
+    /// The beginnings of rules that match pods of this node, one for each way to recognize them.
     fn if_pod(&self) -> Vec<Expressions> {
         match self.rules.local_pods.get(self.family) {
             LocalPods::Unknown => Vec::new(),
@@ -491,7 +491,7 @@ fn loopback(family: Family) -> IpNet {
     }
 }
 
-pub fn chain(name: &str, base: Option<Base>, rules: Vec<Rule>) -> Chain {
+pub(super) fn chain(name: &str, base: Option<Base>, rules: Vec<Rule>) -> Chain {
     Chain {
         name: Arc::from(name),
         base,
@@ -499,7 +499,7 @@ pub fn chain(name: &str, base: Option<Base>, rules: Vec<Rule>) -> Chain {
     }
 }
 
-pub fn rule(expressions: Expressions) -> Rule {
+pub(super) fn rule(expressions: Expressions) -> Rule {
     let expressions = expressions.bytes().to_vec();
     Rule {
         fingerprint: hash::stable(&expressions),
@@ -509,7 +509,7 @@ pub fn rule(expressions: Expressions) -> Rule {
 }
 
 impl Rule {
-    pub fn because(mut self, comment: &'static str) -> Rule {
+    pub fn because(mut self, comment: &'static str) -> Self {
         self.comment = Some(comment);
         self
     }

@@ -2,16 +2,8 @@
 
 use super::element::Set;
 use crate::early_packets::Queue;
+use crate::netlink::uapi::*;
 use portico_model::table::Family;
-
-/// Values of the kernel's `enum nft_set_flags`.
-mod flag {
-    pub const INTERVAL: u32 = 0x4;
-    pub const MAP: u32 = 0x8;
-    pub const TIMEOUT: u32 = 0x10;
-    pub const DYNAMIC: u32 = 0x20;
-    pub const CONCAT: u32 = 0x80;
-}
 
 /// A type as the `nft` tool numbers it (the kernel keeps the number for it), with its length in
 /// bytes.
@@ -42,15 +34,15 @@ const CLASS_ID: Type = Type {
     length: 4,
     host_order: true,
 };
-pub const VERDICT: u32 = 0xffff_ff00;
 
 /// A table of ours, in both families: its name, its place among others', and how much is to fit
 /// into it without making it anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
+    /// The name of the table.
     pub name: &'static str,
-    /// Of the chains that translate destinations: of those that know an address the one with the
-    /// least number decides.
+    /// The priority of the chains that translate destinations: of several tables that know an
+    /// address the one with the lowest number decides.
     pub priority: i32,
     /// Sets of a given size have at least this one.
     pub room: u32,
@@ -63,7 +55,7 @@ pub struct Table {
 
 impl Table {
     /// The node daemon's.
-    pub const NODE: Table = Table {
+    pub const NODE: Self = Self {
         name: "portico",
         priority: -100,
         room: 1 << 14,
@@ -71,10 +63,10 @@ impl Table {
         early_packets: None,
     };
 
-    /// For a few Services, which takes the kernel next to no memory. What it has it decides, also
-    /// where other tables have it.
-    pub const fn small(name: &'static str) -> Table {
-        Table {
+    /// A table for a few Services, which takes next to no memory of the kernel. It decides about
+    /// its addresses before other tables do.
+    pub const fn small(name: &'static str) -> Self {
+        Self {
             name,
             priority: -101,
             room: 1 << 6,
@@ -104,63 +96,63 @@ pub struct Details {
 }
 
 impl Set {
-    pub const ALL: [Set; 22] = [
-        Set::Frontends,
-        Set::NodePorts,
-        Set::LocalPools,
-        Set::Endpoints,
-        Set::Slots,
-        Set::Sticky,
-        Set::Classes,
-        Set::ClusterIps,
-        Set::Hairpin,
-        Set::Refused,
-        Set::RefusedPorts,
-        Set::Dropped,
-        Set::DroppedPorts,
-        Set::Guarded,
-        Set::AllowedSources,
-        Set::NodePortAddresses,
-        Set::DmzPods,
-        Set::Edge,
-        Set::EdgeLocal,
-        Set::EdgeSlots,
-        Set::EdgeBefore,
-        Set::Affinity,
+    pub const ALL: [Self; 22] = [
+        Self::Frontends,
+        Self::NodePorts,
+        Self::LocalPools,
+        Self::Endpoints,
+        Self::Slots,
+        Self::Sticky,
+        Self::Classes,
+        Self::ClusterIps,
+        Self::Hairpin,
+        Self::Refused,
+        Self::RefusedPorts,
+        Self::Dropped,
+        Self::DroppedPorts,
+        Self::Guarded,
+        Self::AllowedSources,
+        Self::NodePortAddresses,
+        Self::DmzPods,
+        Self::Edge,
+        Self::EdgeLocal,
+        Self::EdgeSlots,
+        Self::EdgeBefore,
+        Self::Affinity,
     ];
 
     /// Those that are made with room for elements.
-    pub const SIZED: [Set; 3] = [Set::Frontends, Set::Endpoints, Set::Hairpin];
+    pub const SIZED: [Self; 3] = [Self::Frontends, Self::Endpoints, Self::Hairpin];
 
     pub fn name(self) -> &'static str {
         match self {
-            Set::Frontends => "frontends",
-            Set::NodePorts => "node-ports",
-            Set::LocalPools => "local-pools",
-            Set::Endpoints => "endpoints",
-            Set::Slots => "slots",
-            Set::Sticky => "sticky",
-            Set::Classes => "classes",
-            Set::ClusterIps => "cluster-ips",
-            Set::Hairpin => "hairpin",
-            Set::Refused => "refused",
-            Set::RefusedPorts => "refused-ports",
-            Set::Dropped => "dropped",
-            Set::DroppedPorts => "dropped-ports",
-            Set::Guarded => "guarded",
-            Set::AllowedSources => "allowed-sources",
-            Set::NodePortAddresses => "node-port-addresses",
-            Set::DmzPods => "dmz-pods",
-            Set::Edge => "edge",
-            Set::EdgeLocal => "edge-local",
-            Set::EdgeSlots => "edge-slots",
-            Set::EdgeBefore => "edge-before",
-            Set::Affinity => "affinity",
+            Self::Frontends => "frontends",
+            Self::NodePorts => "node-ports",
+            Self::LocalPools => "local-pools",
+            Self::Endpoints => "endpoints",
+            Self::Slots => "slots",
+            Self::Sticky => "sticky",
+            Self::Classes => "classes",
+            Self::ClusterIps => "cluster-ips",
+            Self::Hairpin => "hairpin",
+            Self::Refused => "refused",
+            Self::RefusedPorts => "refused-ports",
+            Self::Dropped => "dropped",
+            Self::DroppedPorts => "dropped-ports",
+            Self::Guarded => "guarded",
+            Self::AllowedSources => "allowed-sources",
+            Self::NodePortAddresses => "node-port-addresses",
+            Self::DmzPods => "dmz-pods",
+            Self::Edge => "edge",
+            Self::EdgeLocal => "edge-local",
+            Self::EdgeSlots => "edge-slots",
+            Self::EdgeBefore => "edge-before",
+            Self::Affinity => "affinity",
         }
     }
 
-    pub fn by_name(name: &str) -> Option<Set> {
-        Set::ALL.into_iter().find(|set| set.name() == name)
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
     /// How large it is made for so many elements; zero if it grows by itself.
@@ -170,8 +162,8 @@ impl Set {
     /// given one, with room for as many again.
     pub fn size_for(self, elements: usize, table: Table) -> u32 {
         match self {
-            Set::Affinity => table.sessions,
-            _ if Set::SIZED.contains(&self) => u32::try_from(elements * 2)
+            Self::Affinity => table.sessions,
+            _ if Self::SIZED.contains(&self) => u32::try_from(elements * 2)
                 .unwrap_or(u32::MAX / 2)
                 .next_power_of_two()
                 .max(table.room),
@@ -183,87 +175,87 @@ impl Set {
     pub fn fits(self, elements: usize, size: u32, table: Table) -> bool {
         match self.size_for(elements, table) {
             0 => size == 0,
-            _ if self == Set::Affinity => size == table.sessions,
+            _ if self == Self::Affinity => size == table.sessions,
             _ => elements <= size as usize,
         }
     }
 
     fn comment(self) -> &'static str {
         match self {
-            Set::Frontends => "addresses of Services: treatment, class and pool",
-            Set::NodePorts => "node ports of Services: treatment, class and pool",
-            Set::LocalPools => "pool of the cluster: pool of this node, for Local external policy",
-            Set::Endpoints => "pool . slot: endpoint",
-            Set::Slots => "pool . slot: member, for session affinity",
-            Set::Sticky => "member: endpoint",
-            Set::Classes => "number of endpoints and affinity: how to choose",
-            Set::ClusterIps => "cluster IPs of Services",
-            Set::Hairpin => "endpoints that may be given their own connections",
-            Set::Refused | Set::RefusedPorts => "no endpoint anywhere",
-            Set::Dropped | Set::DroppedPorts => "no endpoint on this node",
-            Set::Guarded => "addresses that only some sources may reach",
-            Set::AllowedSources => "address . source that may reach it",
-            Set::NodePortAddresses => "addresses of this node that have node ports",
-            Set::DmzPods => "pods in the DMZ, or all others while one starts",
-            Set::Edge => "addresses whose connections are shared out among nodes: pool",
-            Set::EdgeLocal => "the same: treatment, class and pool of this node",
-            Set::EdgeSlots => "pool . slot: node that has it; none for those of this node",
-            Set::EdgeBefore => "pool . slot of this node: node that had it before",
-            Set::Affinity => "pools . client: member",
+            Self::Frontends => "addresses of Services: treatment, class and pool",
+            Self::NodePorts => "node ports of Services: treatment, class and pool",
+            Self::LocalPools => "pool of the cluster: pool of this node, for Local external policy",
+            Self::Endpoints => "pool . slot: endpoint",
+            Self::Slots => "pool . slot: member, for session affinity",
+            Self::Sticky => "member: endpoint",
+            Self::Classes => "number of endpoints and affinity: how to choose",
+            Self::ClusterIps => "cluster IPs of Services",
+            Self::Hairpin => "endpoints that may be given their own connections",
+            Self::Refused | Self::RefusedPorts => "no endpoint anywhere",
+            Self::Dropped | Self::DroppedPorts => "no endpoint on this node",
+            Self::Guarded => "addresses that only some sources may reach",
+            Self::AllowedSources => "address . source that may reach it",
+            Self::NodePortAddresses => "addresses of this node that have node ports",
+            Self::DmzPods => "pods in the DMZ, or all others while one starts",
+            Self::Edge => "addresses whose connections are shared out among nodes: pool",
+            Self::EdgeLocal => "the same: treatment, class and pool of this node",
+            Self::EdgeSlots => "pool . slot: node that has it; none for those of this node",
+            Self::EdgeBefore => "pool . slot of this node: node that had it before",
+            Self::Affinity => "pools . client: member",
         }
     }
 
     fn key(self, family: Family) -> Vec<Type> {
         let address = address_type(family);
         match self {
-            Set::Frontends
-            | Set::Refused
-            | Set::Dropped
-            | Set::Guarded
-            | Set::Edge
-            | Set::EdgeLocal => vec![address, PROTOCOL, SERVICE],
-            Set::NodePorts | Set::RefusedPorts | Set::DroppedPorts => vec![PROTOCOL, SERVICE],
-            Set::LocalPools | Set::Sticky | Set::Classes => vec![CLASS_ID],
-            Set::Endpoints | Set::Slots | Set::EdgeSlots | Set::EdgeBefore => {
+            Self::Frontends
+            | Self::Refused
+            | Self::Dropped
+            | Self::Guarded
+            | Self::Edge
+            | Self::EdgeLocal => vec![address, PROTOCOL, SERVICE],
+            Self::NodePorts | Self::RefusedPorts | Self::DroppedPorts => vec![PROTOCOL, SERVICE],
+            Self::LocalPools | Self::Sticky | Self::Classes => vec![CLASS_ID],
+            Self::Endpoints | Self::Slots | Self::EdgeSlots | Self::EdgeBefore => {
                 vec![CLASS_ID, MARK]
             }
-            Set::ClusterIps | Set::NodePortAddresses | Set::DmzPods => vec![address],
-            Set::Hairpin => vec![address, address],
-            Set::AllowedSources => vec![address, PROTOCOL, SERVICE, address],
-            Set::Affinity => vec![CLASS_ID, address],
+            Self::ClusterIps | Self::NodePortAddresses | Self::DmzPods => vec![address],
+            Self::Hairpin => vec![address, address],
+            Self::AllowedSources => vec![address, PROTOCOL, SERVICE, address],
+            Self::Affinity => vec![CLASS_ID, address],
         }
     }
 
     fn data(self, family: Family) -> Vec<Type> {
         match self {
-            Set::Frontends
-            | Set::NodePorts
-            | Set::LocalPools
-            | Set::Slots
-            | Set::Affinity
-            | Set::Edge
-            | Set::EdgeLocal => vec![CLASS_ID],
-            Set::EdgeSlots | Set::EdgeBefore => vec![address_type(family)],
-            Set::Endpoints | Set::Sticky => vec![address_type(family), SERVICE],
+            Self::Frontends
+            | Self::NodePorts
+            | Self::LocalPools
+            | Self::Slots
+            | Self::Affinity
+            | Self::Edge
+            | Self::EdgeLocal => vec![CLASS_ID],
+            Self::EdgeSlots | Self::EdgeBefore => vec![address_type(family)],
+            Self::Endpoints | Self::Sticky => vec![address_type(family), SERVICE],
             _ => Vec::new(),
         }
     }
 
     pub fn definition(self, family: Family) -> Definition {
         let (key, data) = (self.key(family), self.data(family));
-        let is_map = !data.is_empty() || self == Set::Classes;
+        let is_map = !data.is_empty() || self == Self::Classes;
         let flags = match self {
-            Set::AllowedSources => flag::INTERVAL,
-            Set::Affinity => flag::DYNAMIC | flag::TIMEOUT,
+            Self::AllowedSources => NFT_SET_INTERVAL,
+            Self::Affinity => NFT_SET_EVAL | NFT_SET_TIMEOUT,
             _ => 0,
-        } | if is_map { flag::MAP } else { 0 }
-            | if key.len() > 1 { flag::CONCAT } else { 0 };
+        } | if is_map { NFT_SET_MAP } else { 0 }
+            | if key.len() > 1 { NFT_SET_CONCAT } else { 0 };
         Definition {
             flags,
             key_type: number(&key),
             key_length: length(&key),
-            data_type: if self == Set::Classes {
-                VERDICT
+            data_type: if self == Self::Classes {
+                NFT_DATA_VERDICT
             } else {
                 number(&data)
             },

@@ -4,8 +4,8 @@ use super::element::Target;
 use portico_model::table::{Endpoint, Family};
 
 impl From<&Endpoint> for Target {
-    fn from(endpoint: &Endpoint) -> Target {
-        Target {
+    fn from(endpoint: &Endpoint) -> Self {
+        Self {
             address: endpoint.address,
             port: endpoint.port,
         }
@@ -13,7 +13,7 @@ impl From<&Endpoint> for Target {
 }
 
 /// The endpoints of a family as targets, sorted, each once.
-pub fn targets<'a>(
+pub(super) fn targets<'a>(
     family: Family,
     endpoints: impl IntoIterator<Item = &'a Endpoint>,
 ) -> Vec<Target> {
@@ -31,7 +31,7 @@ pub fn targets<'a>(
 
 /// Slots without gaps: those of `old` that are still wanted stay where they are, the last ones move
 /// into gaps.
-pub fn assign(old: &[Option<Target>], wanted: &[Target]) -> Vec<Target> {
+pub(super) fn assign(old: &[Option<Target>], wanted: &[Target]) -> Vec<Target> {
     if old.is_empty() {
         return wanted.to_vec();
     }
@@ -43,7 +43,7 @@ pub fn assign(old: &[Option<Target>], wanted: &[Target]) -> Vec<Target> {
 }
 
 /// Slots with gaps: nothing ever moves, and new ones take the first gap.
-pub fn assign_fixed(old: &[Option<Target>], wanted: &[Target]) -> Vec<Option<Target>> {
+pub(super) fn assign_fixed(old: &[Option<Target>], wanted: &[Target]) -> Vec<Option<Target>> {
     let (mut slots, waiting) = place(old, wanted);
     while slots.last().is_some_and(Option::is_none) {
         slots.pop();

@@ -7,17 +7,17 @@ use super::port::Port;
 use super::rules::Class;
 use portico_model::table::ServicePort;
 
-pub struct Sticky {
+pub(super) struct Sticky {
     /// The endpoints that have an index, sorted.
     pub members: Vec<Target>,
-    /// Of the whole cluster and of this node, those among them.
+    /// The targets of the whole cluster, and those of them on this node.
     pub sides: [Vec<Target>; 2],
     pub classes: Vec<Class>,
 }
 
 impl Sticky {
     /// None without affinity.
-    pub fn of(port: &ServicePort, [cluster, local]: &[Vec<Target>; 2]) -> Option<Sticky> {
+    pub(super) fn of(port: &ServicePort, [cluster, local]: &[Vec<Target>; 2]) -> Option<Self> {
         port.affinity?;
         // Those of this node first: a local policy has no others.
         let elsewhere = cluster
@@ -38,7 +38,7 @@ impl Sticky {
             Port::class_of(targets.len(), port.affinity, side == 1)
         };
         let classes = sides.iter().enumerate().filter_map(class).collect();
-        Some(Sticky {
+        Some(Self {
             members,
             sides,
             classes,

@@ -70,8 +70,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(elements: &[Element]) -> Reader {
-        let mut reader = Reader::default();
+    fn new(elements: &[Element]) -> Self {
+        let mut reader = Self::default();
         for element in elements.iter().cloned() {
             match element {
                 Element::Class { class, chain } => {
@@ -287,8 +287,8 @@ fn table() -> ForwardingTable {
     }
 }
 
-/// As the model does: a frontend has one owner, a port without any is left out, a pool that nobody
-/// is given is empty.
+/// As the model does: a frontend has one owner, a port without any is left out, a pool that no
+/// source is given is empty.
 fn owned(table: &ForwardingTable, key: &PortKey, mut port: ServicePort) -> Option<ServicePort> {
     let others = || {
         table
@@ -433,7 +433,7 @@ fn nobody_stands_still_because_somebody_has_too_many_timeouts() {
         Report::default(),
         "nor after a restart"
     );
-    // Who has affinity keeps it: what it needs next takes the place of what it had.
+    // Affinity is kept: the next class takes the place of the one before.
     let (at, _) = meaning(&kernel.elements(FAMILY))
         .frontends
         .into_iter()

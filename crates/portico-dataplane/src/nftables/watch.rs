@@ -1,18 +1,16 @@
-//! Notices when somebody else touches our tables.
+//! Notices when another program changes our tables.
 //!
-//! The kernel tells listeners of every change of any rule or element. A filter on the socket lets
-//! our own go by unseen. Listening is not free: for each element of a batch the kernel makes a
-//! message of some kilobytes before it sends any, so that a cold start would take a gigabyte.
-//! During large batches nobody listens.
+//! The kernel tells listeners of every change of any rule or element. A filter on the socket drops
+//! those of our own changes. Listening is not free: for each element of a batch the kernel makes a
+//! message of some kilobytes before it sends any, so that a cold start would take a gigabyte. So
+//! the watch pauses during large batches.
 
 use super::element::Set;
+use crate::netlink::uapi::*;
 use crate::netlink::{Message, Socket};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// NFNLGRP_NFTABLES
-const GROUP: u32 = 7;
 
 /// Clones are the same listener; belongs to the network namespace that it was opened in.
 #[derive(Clone)]
@@ -29,12 +27,12 @@ struct Listener {
 
 impl Watch {
     /// Watches the tables of this name; `own` is the port of the socket whose changes do not count.
-    pub fn open(own: u32, table: &'static str) -> io::Result<Watch> {
+    pub fn open(own: u32, table: &'static str) -> io::Result<Self> {
         let socket = Socket::netfilter()?;
         socket.ignore_sender(own)?;
-        socket.join(GROUP)?;
+        socket.join(NFNLGRP_NFTABLES)?;
         let fd = socket.as_raw_fd();
-        Ok(Watch {
+        Ok(Self {
             listener: Arc::new(Mutex::new(Listener {
                 socket,
                 touched: false,
@@ -44,8 +42,8 @@ impl Watch {
         })
     }
 
-    /// Somebody else touched our tables since they were last read; or so much happened that it
-    /// cannot be told. When the descriptor becomes readable, ask.
+    /// Whether another program changed our tables since they were last read, or notifications were
+    /// lost. To be called when the descriptor is readable.
     pub fn touched(&self) -> io::Result<bool> {
         let mut listener = self.lock();
         let mut touched = false;
@@ -68,17 +66,17 @@ impl Watch {
         Ok(())
     }
 
-    /// What happened cannot be told.
+    /// Notes that changes may have been missed.
     pub(super) fn suspect(&self) {
         self.lock().touched = true;
     }
 
     pub(super) fn pause(&self) -> io::Result<()> {
-        self.lock().socket.leave(GROUP)
+        self.lock().socket.leave(NFNLGRP_NFTABLES)
     }
 
     pub(super) fn resume(&self) -> io::Result<()> {
-        self.lock().socket.join(GROUP)
+        self.lock().socket.join(NFNLGRP_NFTABLES)
     }
 
     fn lock(&self) -> MutexGuard<'_, Listener> {
@@ -92,8 +90,8 @@ impl AsRawFd for Watch {
     }
 }
 
-/// Every message but that of a new generation begins with the name of the table. What packets do to
-/// the map of clients is nobody's interference.
+/// Every message but that of a new generation begins with the name of the table. Elements that
+/// packets add to the map of clients are no interference.
 fn is_about(table: &str, message: &Message) -> bool {
     let text = |kind| {
         message
@@ -101,5 +99,6 @@ fn is_about(table: &str, message: &Message) -> bool {
             .find_kind(kind)
             .and_then(|attribute| attribute.text())
     };
-    text(1) == Some(table) && text(2) != Some(Set::Affinity.name())
+    text(NFTA_TABLE_NAME) == Some(table)
+        && text(NFTA_SET_ELEM_LIST_SET) != Some(Set::Affinity.name())
 }

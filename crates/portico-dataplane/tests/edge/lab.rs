@@ -15,8 +15,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub const NODES: usize = 3;
-pub const VIPS: PerFamily<&str> = PerFamily {
+pub(crate) const NODES: usize = 3;
+pub(crate) const VIPS: PerFamily<&str> = PerFamily {
     v4: "192.0.2.1",
     v6: "2001:db8:2::1",
 };
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// More than fits into one packet.
 const LARGE: usize = 4000;
 
-pub struct Lab {
+pub(crate) struct Lab {
     _bed: Testbed,
     pub family: Family,
     client: Host,
@@ -71,7 +71,7 @@ fn length(family: Family) -> &'static str {
 }
 
 impl Lab {
-    pub fn new(family: Family) -> Lab {
+    pub(crate) fn new(family: Family) -> Self {
         let bed = Testbed::new().unwrap();
         let switch = bed.host("switch").unwrap();
         switch.bridge("br0").unwrap();
@@ -127,7 +127,7 @@ impl Lab {
                 nodes[node].host.run(route, "").unwrap();
             }
         }
-        let lab = Lab {
+        let lab = Self {
             _bed: bed,
             family,
             client,
@@ -140,7 +140,7 @@ impl Lab {
         lab
     }
 
-    pub fn set_edge(&mut self, on: bool) {
+    pub(crate) fn set_edge(&mut self, on: bool) {
         let objects = self.objects();
         for node in &mut self.nodes {
             objects.apply(&mut node.index);
@@ -151,12 +151,12 @@ impl Lab {
     }
 
     /// Which pods are ready; the others end.
-    pub fn set_ready(&mut self, ready: [bool; NODES]) {
+    pub(crate) fn set_ready(&mut self, ready: [bool; NODES]) {
         self.ready = ready;
         self.apply();
     }
 
-    pub fn set_sources(&mut self, sources: &[&str]) {
+    pub(crate) fn set_sources(&mut self, sources: &[&str]) {
         self.sources = sources.iter().map(|source| (*source).to_owned()).collect();
         self.apply();
     }
@@ -170,7 +170,7 @@ impl Lab {
     }
 
     /// The programs on all nodes end and are started again; the kernel keeps what it has.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let objects = self.objects();
         for node in &mut self.nodes {
             *node = Node::new(node.host.clone(), node.number);
@@ -182,7 +182,7 @@ impl Lab {
     }
 
     /// From now on the client sends to this node.
-    pub fn way(&self, node: usize) {
+    pub(crate) fn way(&self, node: usize) {
         let mut route = Command::new("ip");
         let vip = VIPS.get(self.family);
         let node = node_address(self.family, node);
@@ -190,7 +190,7 @@ impl Lab {
         self.client.run(route, "").unwrap();
     }
 
-    pub fn connect(&self, port: u16) -> io::Result<TcpStream> {
+    pub(crate) fn connect(&self, port: u16) -> io::Result<TcpStream> {
         let vip: IpAddr = VIPS.get(self.family).parse().unwrap();
         let to = SocketAddr::new(vip, port);
         let patience = Duration::from_secs(1);
@@ -202,7 +202,7 @@ impl Lab {
         Ok(stream)
     }
 
-    pub fn list(&self, node: usize) -> String {
+    pub(crate) fn list(&self, node: usize) -> String {
         let mut nft = Command::new("nft");
         nft.args(["list", "ruleset"]);
         self.nodes[node].host.run(nft, "").unwrap()
@@ -230,7 +230,7 @@ impl Lab {
     }
 
     /// How many ICMP errors each pod was told.
-    pub fn errors_seen(&self) -> [u64; NODES] {
+    pub(crate) fn errors_seen(&self) -> [u64; NODES] {
         let family = self.family;
         std::array::from_fn(|pod| {
             self.pods[pod].enter(|| match family {
@@ -263,7 +263,7 @@ impl Lab {
     }
 
     /// What came since then, once so many have come.
-    pub fn wait_for_errors(&self, before: &[u64; NODES], count: u64) -> [u64; NODES] {
+    pub(crate) fn wait_for_errors(&self, before: &[u64; NODES], count: u64) -> [u64; NODES] {
         let until = Instant::now() + PATIENCE;
         loop {
             let now = self.errors_seen();
@@ -285,7 +285,7 @@ impl Lab {
 }
 
 impl Node {
-    fn new(host: Host, number: usize) -> Node {
+    fn new(host: Host, number: usize) -> Self {
         let settings = Settings {
             node_name: format!("node{number}").into(),
             own_address: None,
@@ -299,7 +299,7 @@ impl Node {
             external_ips: true,
             load_balancer_ip_mode: true,
         };
-        Node {
+        Self {
             nft: host.enter(|| Nftables::open(Table::NODE).unwrap()),
             host,
             number,
@@ -445,23 +445,23 @@ impl Flow {
 }
 
 /// Connections of the client that are kept open.
-pub struct Flows {
+pub(crate) struct Flows {
     family: Family,
     flows: Vec<Flow>,
     request: Vec<u8>,
 }
 
 impl Flows {
-    pub fn open(lab: &Lab, port: u16, count: usize) -> Flows {
+    pub(crate) fn open(lab: &Lab, port: u16, count: usize) -> Self {
         let open = |_| {
             let stream = lab.connect(port).unwrap();
             let port = stream.local_addr().unwrap().port();
             (Socket::Tcp(stream), port)
         };
-        Flows::new(lab, (0..count).map(open).collect())
+        Self::new(lab, (0..count).map(open).collect())
     }
 
-    pub fn open_udp(lab: &Lab, port: u16, count: usize) -> Flows {
+    pub(crate) fn open_udp(lab: &Lab, port: u16, count: usize) -> Self {
         let from: IpAddr = client_address(lab.family).parse().unwrap();
         let to: IpAddr = VIPS.get(lab.family).parse().unwrap();
         let open = |_| {
@@ -473,10 +473,10 @@ impl Flows {
             let port = socket.local_addr().unwrap().port();
             (Socket::Udp(socket), port)
         };
-        Flows::new(lab, (0..count).map(open).collect())
+        Self::new(lab, (0..count).map(open).collect())
     }
 
-    fn new(lab: &Lab, sockets: Vec<(Socket, u16)>) -> Flows {
+    fn new(lab: &Lab, sockets: Vec<(Socket, u16)>) -> Self {
         let request = vec![b'?'];
         let first = |(socket, port)| {
             let mut flow = Flow {
@@ -492,24 +492,24 @@ impl Flows {
                 ..flow
             }
         };
-        Flows {
+        Self {
             family: lab.family,
             flows: sockets.into_iter().map(first).collect(),
             request: request.clone(),
         }
     }
 
-    pub fn make_large(&mut self) {
+    pub(crate) fn make_large(&mut self) {
         self.request = vec![b'?'; LARGE];
     }
 
     /// So many requests on each of them; how many of them died, or were answered by another pod.
-    pub fn ask(&mut self, rounds: usize) -> usize {
+    pub(crate) fn ask(&mut self, rounds: usize) -> usize {
         (0..rounds).map(|_| self.ask_once()).sum()
     }
 
     /// The same, with another way before each request.
-    pub fn ask_while_the_way_moves(&mut self, lab: &Lab, rounds: usize) -> usize {
+    pub(crate) fn ask_while_the_way_moves(&mut self, lab: &Lab, rounds: usize) -> usize {
         let mut dead = 0;
         for round in 0..rounds {
             lab.way(round % NODES);
@@ -520,7 +520,7 @@ impl Flows {
 
     /// The same, asking only some of them each time, by turns; how many died, and of how many
     /// requests.
-    pub fn ask_some_while_the_way_moves(
+    pub(crate) fn ask_some_while_the_way_moves(
         &mut self,
         lab: &Lab,
         rounds: usize,
@@ -551,25 +551,25 @@ impl Flows {
         before - self.flows.len()
     }
 
-    pub fn pods(&self) -> BTreeSet<u8> {
+    pub(crate) fn pods(&self) -> BTreeSet<u8> {
         self.flows.iter().map(|flow| flow.pod).collect()
     }
 
-    pub fn by_pod(&self) -> [usize; NODES] {
+    pub(crate) fn by_pod(&self) -> [usize; NODES] {
         std::array::from_fn(|pod| {
             let of_pod = |flow: &&Flow| usize::from(flow.pod) == pod;
             self.flows.iter().filter(of_pod).count()
         })
     }
 
-    pub fn assert_client_was_seen(&self) {
+    pub(crate) fn assert_client_was_seen(&self) {
         assert!(
             self.flows.iter().all(|flow| flow.client_seen),
             "pods see the client's address"
         );
     }
 
-    pub fn assert_where_the_model_says(&self, lab: &Lab) {
+    pub(crate) fn assert_where_the_model_says(&self, lab: &Lab) {
         let edge = lab.edge(Protocol::Tcp);
         let client: IpAddr = client_address(self.family).parse().unwrap();
         for flow in &self.flows {
@@ -580,7 +580,7 @@ impl Flows {
     }
 
     /// "Too large", about a packet of each flow's answers.
-    pub fn send_errors(&self, lab: &Lab) {
+    pub(crate) fn send_errors(&self, lab: &Lab) {
         let vip: IpAddr = VIPS.get(self.family).parse().unwrap();
         let client: IpAddr = client_address(self.family).parse().unwrap();
         let (domain, protocol) = match self.family {

@@ -3,7 +3,7 @@
 //! alone.
 //!
 //! It decides which nodes are given for a Service, and which addresses are to be probed for that;
-//! it asks nobody itself.
+//! it sends no probe itself.
 
 mod render;
 
@@ -91,14 +91,14 @@ enum User {
 
 /// Addresses to probe from now on, and no longer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Probes {
+pub(crate) struct Probes {
     pub wanted: Vec<SocketAddr>,
     pub unwanted: Vec<SocketAddr>,
 }
 
 /// Why a node is given, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeView {
+pub(crate) struct NodeView {
     pub name: String,
     pub given: bool,
     pub probe: Option<SocketAddr>,
@@ -108,7 +108,7 @@ pub struct NodeView {
     pub healthy: Option<bool>,
 }
 
-pub struct Index {
+pub(crate) struct Index {
     settings: Settings,
     services: BTreeMap<ObjectKey, ServiceState>,
     slice_owners: HashMap<ObjectKey, ObjectKey>,
@@ -133,8 +133,8 @@ pub struct Index {
 }
 
 impl Index {
-    pub fn new(settings: Settings) -> Index {
-        Index {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
             settings,
             services: BTreeMap::new(),
             slice_owners: HashMap::new(),
@@ -154,7 +154,7 @@ impl Index {
         }
     }
 
-    pub fn set_service(&mut self, name: ObjectKey, facts: Option<Service>) {
+    pub(crate) fn set_service(&mut self, name: ObjectKey, facts: Option<Service>) {
         let state = self.services.entry(name.clone()).or_default();
         if state.facts != facts {
             state.facts = facts;
@@ -164,7 +164,7 @@ impl Index {
         }
     }
 
-    pub fn set_slice(&mut self, name: ObjectKey, slice: Option<Slice>) {
+    pub(crate) fn set_slice(&mut self, name: ObjectKey, slice: Option<Slice>) {
         let owner = slice.as_ref().map(|slice| slice.service.clone());
         let before = self.slice_owners.get(&name).cloned();
         if let Some(before) = before.filter(|before| Some(before) != owner.as_ref()) {
@@ -185,7 +185,7 @@ impl Index {
         self.slice_owners.insert(name, owner);
     }
 
-    pub fn set_node(&mut self, name: &str, facts: Option<Node>) {
+    pub(crate) fn set_node(&mut self, name: &str, facts: Option<Node>) {
         let before = self.nodes.get(name).map(|state| &state.facts);
         if before == facts.as_ref() {
             return;
@@ -201,8 +201,8 @@ impl Index {
         self.place(name, probes);
     }
 
-    /// What a node told of itself, if it did.
-    pub fn set_report(&mut self, node: &str, report: Option<Report>) {
+    /// Takes in what a node reports, if it does.
+    pub(crate) fn set_report(&mut self, node: &str, report: Option<Report>) {
         let after = report.clone();
         let before = match report {
             Some(report) => self.reports.insert(node.to_owned(), report),
@@ -240,7 +240,7 @@ impl Index {
         }
     }
 
-    pub fn set_health(&mut self, probe: SocketAddr, healthy: bool) {
+    pub(crate) fn set_health(&mut self, probe: SocketAddr, healthy: bool) {
         let Some(users) = self.users.get(&probe) else {
             return;
         };
@@ -256,17 +256,17 @@ impl Index {
     }
 
     /// Whether the health of every node is known.
-    pub fn is_informed(&self) -> bool {
+    pub(crate) fn is_informed(&self) -> bool {
         let probes = self.nodes.values().flat_map(NodeState::probes);
         let mut unknown = probes.filter(|probe| !self.health.contains_key(probe));
         unknown.next().is_none()
     }
 
-    pub fn nobody_is_fit(&self) -> bool {
+    pub(crate) fn nobody_is_fit(&self) -> bool {
         self.nobody_fit
     }
 
-    pub fn nodes(&self) -> Vec<NodeView> {
+    pub(crate) fn nodes(&self) -> Vec<NodeView> {
         let view = |(name, state): (&String, &NodeState)| {
             // What is in no partition comes first.
             let first = state.standings.iter().next();
@@ -292,7 +292,7 @@ impl Index {
     }
 
     /// Health-check ports that do not say yes, and the Services whose they are.
-    pub fn doubtful(&self) -> Vec<(ObjectKey, SocketAddr)> {
+    pub(crate) fn doubtful(&self) -> Vec<(ObjectKey, SocketAddr)> {
         let of = |(name, state): (&ObjectKey, &ServiceState)| -> Vec<(ObjectKey, SocketAddr)> {
             let doubtful = state
                 .probes
@@ -304,7 +304,7 @@ impl Index {
     }
 
     /// What has to change in the zone.
-    pub fn take(&mut self) -> Vec<Patch> {
+    pub(crate) fn take(&mut self) -> Vec<Patch> {
         let mut patches = Vec::new();
         for name in mem::take(&mut self.touched_nodes) {
             self.rename(&name, &mut patches);
@@ -323,7 +323,7 @@ impl Index {
     }
 
     /// What to probe, since the last time.
-    pub fn take_probes(&mut self) -> Probes {
+    pub(crate) fn take_probes(&mut self) -> Probes {
         let mut probes = Probes::default();
         for (probe, wanted) in mem::take(&mut self.probes) {
             if wanted {

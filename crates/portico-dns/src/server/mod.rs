@@ -1,5 +1,5 @@
 //! The sockets: UDP and TCP at each address. What is answered is decided in `answer` and
-//! `transfer`; who gets an answer, in `limit`.
+//! `transfer`; which clients get an answer, in `limit`.
 
 mod packet;
 mod tcp;
@@ -33,7 +33,7 @@ const MOST_TRANSFERS: usize = 4;
 const BACKLOG: i32 = 256;
 
 /// What answering needs, for all sockets.
-pub struct Context {
+pub(crate) struct Context {
     pub zone: Arc<RwLock<Zone>>,
     pub metrics: Arc<Metrics>,
     pub transferring: Transferring,
@@ -44,15 +44,15 @@ pub struct Context {
     transfers: Semaphore,
 }
 
-/// Who may have the whole zone.
-pub struct Transferring {
+/// The clients that may have the whole zone.
+pub(crate) struct Transferring {
     networks: Vec<IpNet>,
     keys: Vec<Key>,
 }
 
 impl Transferring {
-    pub fn new(networks: Vec<IpNet>, keys: Vec<Key>) -> Transferring {
-        Transferring { networks, keys }
+    pub(crate) fn new(networks: Vec<IpNet>, keys: Vec<Key>) -> Self {
+        Self { networks, keys }
     }
 
     fn allows(&self, client: IpAddr, is_signed: bool) -> Allowed {
@@ -72,21 +72,21 @@ pub struct BindError {
     source: io::Error,
 }
 
-/// Sockets that nobody reads from yet.
-pub struct Sockets {
+/// Bound sockets that are not read yet.
+pub(crate) struct Sockets {
     udp: Vec<Vec<tokio::net::UdpSocket>>,
     tcp: Vec<TcpListener>,
 }
 
 impl Context {
-    pub fn new(
+    pub(crate) fn new(
         zone: Arc<RwLock<Zone>>,
         metrics: Arc<Metrics>,
         transferring: Transferring,
         rate_limit: u32,
         most_connections: usize,
-    ) -> Context {
-        Context {
+    ) -> Self {
+        Self {
             zone,
             metrics,
             transferring,
@@ -165,7 +165,7 @@ fn seconds() -> u64 {
 
 /// Bind everything; an address of a family that the machine does not have is left out where that is
 /// allowed.
-pub fn bind(listen: &[Listen]) -> Result<Sockets, BindError> {
+pub(crate) fn bind(listen: &[Listen]) -> Result<Sockets, BindError> {
     let workers = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(MOST_WORKERS);
@@ -223,7 +223,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Answer until the set is dropped.
-pub fn serve(sockets: Sockets, context: &Arc<Context>) -> JoinSet<()> {
+pub(crate) fn serve(sockets: Sockets, context: &Arc<Context>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for socket in sockets.udp.into_iter().flatten() {
         tasks.spawn(udp::serve(socket, Arc::clone(context)));

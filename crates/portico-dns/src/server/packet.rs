@@ -14,14 +14,14 @@ struct Control([u8; 64]);
 
 /// Where a packet was sent to, to be given back with the answer.
 #[derive(Clone, Copy)]
-pub enum Local {
+pub(super) enum Local {
     V4(libc::in_pktinfo),
     V6(libc::in6_pktinfo),
     Unknown,
 }
 
 /// Ask the kernel to tell where packets are sent to.
-pub fn tell_local_addresses(socket: &Socket, v6: bool) -> io::Result<()> {
+pub(super) fn tell_local_addresses(socket: &Socket, v6: bool) -> io::Result<()> {
     let (level, name) = if v6 {
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
     } else {
@@ -53,9 +53,9 @@ fn set_on(fd: RawFd, level: c_int, name: c_int) -> io::Result<()> {
     }
 }
 
-/// One packet: its length, its sender, and where it was sent to.
+/// Receives a packet: its length, its sender, and the address that it was sent to.
 #[expect(unsafe_code, reason = "control messages are only there in C")]
-pub fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, Local)> {
+pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, Local)> {
     let mut control = Control([0; 64]);
     let mut part = iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -109,7 +109,7 @@ fn local(control: &Control) -> Local {
 
 /// Send an answer from where its question was sent to.
 #[expect(unsafe_code, reason = "control messages are only there in C")]
-pub fn send(fd: RawFd, bytes: &[u8], to: SocketAddr, from: Local) -> io::Result<usize> {
+pub(super) fn send(fd: RawFd, bytes: &[u8], to: SocketAddr, from: Local) -> io::Result<usize> {
     let to = SockAddr::from(to);
     let mut control = Control([0; 64]);
     let mut part = iovec {

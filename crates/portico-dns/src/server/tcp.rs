@@ -18,17 +18,17 @@ use tokio::time::timeout;
 
 /// Until the next question begins.
 const IDLE: Duration = Duration::from_secs(10);
-/// For the rest of a question, and for an answer to be taken.
+/// The time limit for the rest of a question, and for an answer to be taken.
 const STALLED: Duration = Duration::from_secs(5);
-/// For one message of a transfer to be taken.
+/// The time limit for one message of a transfer to be taken.
 const SLOW_TRANSFER: Duration = Duration::from_secs(30);
-/// Of all connections, one address gets at most one in so many.
+/// One address gets at most one in this many of all connections.
 const SHARE: usize = 4;
-/// Answers on one connection; whoever wants more makes another.
+/// The most answers on one connection; a client that wants more opens another.
 const MOST_ANSWERS: usize = 10_000;
 
 /// The bounds of all sockets together.
-pub fn clients(context: &Context) -> Arc<Connections> {
+pub(super) fn clients(context: &Context) -> Arc<Connections> {
     let all = context.most_connections;
     let refused = context.metrics.refused_connections.clone();
     let limits = Limits {
@@ -47,7 +47,7 @@ pub fn clients(context: &Context) -> Arc<Connections> {
     })
 }
 
-pub async fn serve(listener: TcpListener, context: Arc<Context>, clients: Arc<Connections>) {
+pub(super) async fn serve(listener: TcpListener, context: Arc<Context>, clients: Arc<Connections>) {
     let mut connections = tokio::task::JoinSet::new();
     let mut sweeping = std::pin::pin!(clients.sweep());
     loop {
@@ -117,7 +117,7 @@ async fn converse(stream: &mut TcpStream, from: SocketAddr, place: &Place) -> io
         };
         let left = session.as_ref().map_or(0, Session::size);
         let answer = match answer::read(&bytes) {
-            // Whoever sends what is no question has no business here.
+            // A client that sends no valid message is cut off.
             Incoming::Noise => return Ok(()),
             Incoming::Mistake(reply) => context.correct(*reply, Transport::Tcp),
             Incoming::Question(request) => context.answer(&request, Transport::Tcp, turn, left),
@@ -223,7 +223,7 @@ impl Transferral<'_> {
         Ok(())
     }
 
-    /// Every message is signed where the question was.
+    /// Sends a message, which is signed if the question was.
     async fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let bytes = match self.session {
             Some(session) => session.sign(&bytes, seconds()),

@@ -16,12 +16,12 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Of a question. What is longer is cut off, and then no question.
+/// The most bytes of a question. A longer one is cut off, and then cannot be parsed.
 const MOST_BYTES: usize = 4096;
 /// Packets in a row before others get a turn.
 const TURN: usize = 64;
 
-pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+pub(super) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM,
@@ -39,7 +39,7 @@ pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-pub async fn serve(socket: UdpSocket, context: Arc<Context>) {
+pub(super) async fn serve(socket: UdpSocket, context: Arc<Context>) {
     let mut worker = Worker {
         context,
         chance: 0x9e37_79b9 ^ socket.as_raw_fd() as usize,
@@ -58,8 +58,8 @@ pub async fn serve(socket: UdpSocket, context: Arc<Context>) {
                     let answer = buffer
                         .get(..length)
                         .and_then(|bytes| worker.answer(bytes, from));
-                    // A full buffer of the kernel loses an answer, as the network may; whoever
-                    // asked asks again.
+                    // A full buffer of the kernel loses an answer, as the network may; the client
+                    // asks again.
                     let _ =
                         answer.map(|bytes| packet::send(socket.as_raw_fd(), &bytes, from, local));
                 }

@@ -5,7 +5,7 @@ const ANY: u16 = 255;
 const HEADER: usize = 12;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(super) struct Record {
     /// Wire format, lower case.
     pub name: Vec<u8>,
     pub algorithm: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct Record {
 
 /// The message as it was before it was signed, and the record; `None` where the last record is
 /// none.
-pub fn strip(bytes: &[u8]) -> Option<(Vec<u8>, Record)> {
+pub(super) fn strip(bytes: &[u8]) -> Option<(Vec<u8>, Record)> {
     let count = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let (questions, additional) = (count(4)?, count(10)?);
     let before =
@@ -41,7 +41,7 @@ pub fn strip(bytes: &[u8]) -> Option<(Vec<u8>, Record)> {
 
 impl Record {
     /// What is signed beside the message.
-    pub fn variables(&self) -> Vec<u8> {
+    pub(super) fn variables(&self) -> Vec<u8> {
         let mut bytes = self.name.clone();
         bytes.extend(ANY.to_be_bytes());
         bytes.extend([0; 4]);
@@ -54,7 +54,7 @@ impl Record {
     }
 
     /// The same for the second and later messages of a transfer.
-    pub fn timers(&self) -> Vec<u8> {
+    pub(super) fn timers(&self) -> Vec<u8> {
         let time = self.time.to_be_bytes();
         let mut bytes = time.get(2..).unwrap_or_default().to_vec();
         bytes.extend(self.fudge.to_be_bytes());
@@ -62,7 +62,7 @@ impl Record {
     }
 
     /// The message with this record at its end.
-    pub fn append(&self, message: &[u8]) -> Vec<u8> {
+    pub(super) fn append(&self, message: &[u8]) -> Vec<u8> {
         let mut data = self.algorithm.clone();
         data.extend(self.timers());
         data.extend(length(&self.mac));
@@ -90,7 +90,7 @@ fn length(bytes: &[u8]) -> [u8; 2] {
 }
 
 /// A name as people write it, in wire format and lower case.
-pub fn wire_name(text: &str) -> Option<Vec<u8>> {
+pub(super) fn wire_name(text: &str) -> Option<Vec<u8>> {
     let name = crate::zone::names::host_name(text)?;
     let one = |label: &[u8]| -> Vec<u8> {
         let length = u8::try_from(label.len()).unwrap_or_default();

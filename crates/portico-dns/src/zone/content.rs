@@ -15,7 +15,7 @@ pub struct Families {
 }
 
 impl Families {
-    pub const BOTH: Families = Families { v4: true, v6: true };
+    pub const BOTH: Self = Self { v4: true, v6: true };
 
     pub fn has(self, address: &IpAddr) -> bool {
         if address.is_ipv4() { self.v4 } else { self.v6 }
@@ -46,7 +46,7 @@ pub enum Nodes {
 }
 
 /// Nodes that are fit, by the port partition in which they have addresses.
-pub type Lists = HashMap<Option<Arc<str>>, Arc<[Member]>>;
+pub(crate) type Lists = HashMap<Option<Arc<str>>, Arc<[Member]>>;
 
 /// Where a port is found, other than on nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The addresses of what SRV records point to, for those who would ask next.
+    /// The addresses of what SRV records point to, which clients would ask for next.
     pub fn additional(&self) -> Vec<(Name, IpAddr)> {
         match self.content {
             Content::Targets(targets) => targets
@@ -170,15 +170,15 @@ impl Content {
     /// The types that there may be, those that people ask for first.
     pub fn types(&self) -> &'static [RecordType] {
         match self {
-            Content::Addresses(_) | Content::Nodes { .. } => &[RecordType::A, RecordType::AAAA],
-            Content::Alias(_) => &[RecordType::CNAME],
-            Content::Targets(_) | Content::NodePort { .. } => &[RecordType::SRV],
+            Self::Addresses(_) | Self::Nodes { .. } => &[RecordType::A, RecordType::AAAA],
+            Self::Alias(_) => &[RecordType::CNAME],
+            Self::Targets(_) | Self::NodePort { .. } => &[RecordType::SRV],
         }
     }
 }
 
 /// The address as a record of that type, if it is of that family.
-pub fn address(ip: IpAddr, kind: RecordType) -> Option<RData> {
+pub(crate) fn address(ip: IpAddr, kind: RecordType) -> Option<RData> {
     match (ip, kind) {
         (IpAddr::V4(ip), RecordType::A) => Some(RData::A(A(ip))),
         (IpAddr::V6(ip), RecordType::AAAA) => Some(RData::AAAA(AAAA(ip))),

@@ -3,10 +3,11 @@
 //! change.
 
 mod content;
-pub mod names;
+pub(crate) mod names;
 
-pub use content::{Content, Families, Lists, Member, Node, Nodes, Target, Wanted, address};
-pub use names::{Key, Origin};
+pub(crate) use content::address;
+pub(crate) use content::{Content, Families, Lists, Member, Node, Nodes, Target, Wanted};
+pub(crate) use names::{Key, Origin};
 
 use hickory_proto::rr::rdata::{NS, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 /// Secondaries that hear no NOTIFY ask so often.
 const REFRESH: i32 = 300;
 const RETRY: i32 = 60;
-/// And go on for a week when nobody answers.
+/// And go on for a week when no primary answers.
 const EXPIRE: i32 = 7 * 24 * 3600;
 
 /// What does not come from the API.
@@ -67,8 +68,8 @@ pub struct Zone {
 }
 
 impl Zone {
-    pub fn new(settings: Settings, serial: u32) -> Zone {
-        let mut zone = Zone {
+    pub fn new(settings: Settings, serial: u32) -> Self {
+        let mut zone = Self {
             serial,
             complete: false,
             names: HashMap::from([(Key::origin(), Entry::default())]),
@@ -155,7 +156,7 @@ impl Zone {
         true
     }
 
-    /// Every name above is there because of those below it.
+    /// Counts the names below each name above this one, which exist because of them.
     fn count(&mut self, key: &[u8], change: impl Fn(u32) -> u32) {
         let above = std::iter::successors(names::parent(key), |key| names::parent(key));
         for key in above {
@@ -203,7 +204,7 @@ impl Zone {
         soa(&self.settings, self.serial, self.settings.ttl)
     }
 
-    /// To go with an answer that there is nothing.
+    /// The SOA of a negative answer (RFC 2308).
     pub fn negative_soa(&self) -> Record {
         soa(
             &self.settings,
@@ -228,7 +229,7 @@ impl Zone {
         self.settings.servers.iter().flat_map(of).collect()
     }
 
-    /// Everything as it is now; later changes do not touch it.
+    /// The zone as it is now; later changes do not touch it.
     pub fn snapshot(&self) -> Snapshot {
         let with_content =
             |(key, entry): (&Key, &Entry)| Some((key.clone(), entry.content.clone()?));
@@ -244,7 +245,7 @@ impl Zone {
 }
 
 /// Later than the last one, and what the clock says where that is later.
-pub fn next_serial(last: u32, seconds: u64) -> u32 {
+pub(crate) fn next_serial(last: u32, seconds: u64) -> u32 {
     let clock = seconds as u32;
     // The sequence space of RFC 1982: later is less than half of it ahead.
     let is_later = clock != last && clock.wrapping_sub(last) < 1 << 31;

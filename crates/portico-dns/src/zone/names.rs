@@ -5,7 +5,7 @@ use hickory_proto::rr::Name;
 use std::borrow::Borrow;
 use std::fmt;
 
-/// Of a name in wire format, with the root.
+/// The most bytes of a name in wire format, with the root.
 const MOST_BYTES: usize = 255;
 const MOST_LABEL: usize = 63;
 
@@ -14,13 +14,13 @@ const MOST_LABEL: usize = 63;
 pub struct Key(Box<[u8]>);
 
 impl Key {
-    pub fn origin() -> Key {
-        Key(Box::default())
+    pub fn origin() -> Self {
+        Self(Box::default())
     }
 
-    /// Of what is a key already.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Key {
-        Key(bytes.into())
+    /// A name from the bytes of a key.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
     }
 }
 
@@ -40,7 +40,7 @@ impl fmt::Debug for Key {
 }
 
 /// The labels of a key, the leftmost first.
-pub fn labels(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn labels(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = key.split_first()?;
         let (label, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -50,7 +50,7 @@ pub fn labels(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The key without its leftmost label; `None` for the origin.
-pub fn parent(key: &[u8]) -> Option<&[u8]> {
+pub(crate) fn parent(key: &[u8]) -> Option<&[u8]> {
     let (length, rest) = key.split_first()?;
     rest.get(usize::from(*length)..)
 }
@@ -84,13 +84,13 @@ pub struct OriginError {
 }
 
 impl Origin {
-    pub fn new(text: &str) -> Result<Origin, OriginError> {
+    pub fn new(text: &str) -> Result<Self, OriginError> {
         let bad = || OriginError {
             text: text.to_owned(),
         };
         let lower = text.trim_end_matches('.').to_ascii_lowercase();
         let name = host_name(&lower).ok_or_else(bad)?;
-        Ok(Origin {
+        Ok(Self {
             wire: wire(&name),
             name,
         })
@@ -160,7 +160,7 @@ fn wire(name: &Name) -> Vec<u8> {
 }
 
 /// The name of a host as people write it, where it is one.
-pub fn host_name(text: &str) -> Option<Name> {
+pub(crate) fn host_name(text: &str) -> Option<Name> {
     let text = text.trim_end_matches('.');
     let is_good = |label: &str| {
         let plain = label

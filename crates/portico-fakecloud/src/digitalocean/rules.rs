@@ -29,7 +29,7 @@ const BOUNDS: [(&str, u64, u64); 4] = [
 
 type Answer = Result<(u16, Value), Refusal>;
 
-pub fn perform(state: &mut State, matched: &Matched, body: Value) -> Answer {
+pub(super) fn perform(state: &mut State, matched: &Matched, body: Value) -> Answer {
     let id = matched.parameters.get("lb_id").cloned().unwrap_or_default();
     match matched.id.as_str() {
         "loadBalancers_list" => Ok(page(
@@ -123,7 +123,7 @@ fn make(state: &mut State, body: Value) -> Result<Value, Refusal> {
     Ok(made)
 }
 
-/// Everything is as the request says, or as nobody said anything.
+/// Every field is as the request says, or has its default.
 fn update(state: &mut State, id: &str, body: Value) -> Answer {
     let (old, mut made) = (known(state, id)?, complete(&body)?);
     for name in FIXED {
@@ -260,8 +260,8 @@ fn check_rules(state: &State, made: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// One that was new becomes what it is going to be.
-pub fn finish(balancer: &mut Value, number: u64, fails: bool) {
+/// Makes a new load balancer active, or errored.
+pub(super) fn finish(balancer: &mut Value, number: u64, fails: bool) {
     if fails {
         balancer["status"] = "errored".into();
         return;
@@ -278,8 +278,8 @@ pub fn finish(balancer: &mut Value, number: u64, fails: bool) {
     }
 }
 
-/// One that somebody else made.
-pub fn of_others(state: &mut State, name: &str) -> Value {
+/// A load balancer of another user.
+pub(super) fn of_others(state: &mut State, name: &str) -> Value {
     let rule = json!({"entry_protocol": "tcp", "entry_port": 1, "target_protocol": "tcp", "target_port": 2});
     let body = json!({"name": name, "region": DigitalOcean::REGION, "droplet_ids": [], "forwarding_rules": [rule]});
     let Ok(mut made) = make(state, body) else {

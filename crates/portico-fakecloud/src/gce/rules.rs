@@ -18,7 +18,7 @@ const MORE_INSTANCES: usize = 1000;
 /// 203.0.113.0
 const FIRST_ADDRESS: u32 = 0xcb00_7100;
 
-pub fn perform(store: &mut Store, matched: &Matched, body: Value) -> Result<Value, Refusal> {
+pub(super) fn perform(store: &mut Store, matched: &Matched, body: Value) -> Result<Value, Refusal> {
     store.tick();
     let parameter = |name: &str| {
         matched

@@ -15,48 +15,48 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub fn of_collection(collection: &str) -> Option<Kind> {
+    pub fn of_collection(collection: &str) -> Option<Self> {
         Some(match collection {
-            "addresses" => Kind::Address,
-            "firewalls" => Kind::Firewall,
-            "forwardingRules" => Kind::ForwardingRule,
-            "httpHealthChecks" => Kind::HttpHealthCheck,
-            "instances" => Kind::Instance,
-            "targetPools" => Kind::TargetPool,
+            "addresses" => Self::Address,
+            "firewalls" => Self::Firewall,
+            "forwardingRules" => Self::ForwardingRule,
+            "httpHealthChecks" => Self::HttpHealthCheck,
+            "instances" => Self::Instance,
+            "targetPools" => Self::TargetPool,
             _ => return None,
         })
     }
 
     pub fn collection(self) -> &'static str {
         match self {
-            Kind::Address => "addresses",
-            Kind::Firewall => "firewalls",
-            Kind::ForwardingRule => "forwardingRules",
-            Kind::HttpHealthCheck => "httpHealthChecks",
-            Kind::Instance => "instances",
-            Kind::TargetPool => "targetPools",
+            Self::Address => "addresses",
+            Self::Firewall => "firewalls",
+            Self::ForwardingRule => "forwardingRules",
+            Self::HttpHealthCheck => "httpHealthChecks",
+            Self::Instance => "instances",
+            Self::TargetPool => "targetPools",
         }
     }
 
     pub fn is_regional(self) -> bool {
         matches!(
             self,
-            Kind::Address | Kind::ForwardingRule | Kind::TargetPool
+            Self::Address | Self::ForwardingRule | Self::TargetPool
         )
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub(super) struct Key {
     pub kind: Kind,
-    /// Of instances; empty for others.
+    /// The zone of an instance; empty for other kinds.
     pub zone: String,
     pub name: String,
 }
 
 impl Key {
-    pub fn new(kind: Kind, zone: &str, name: &str) -> Key {
-        Key {
+    pub(super) fn new(kind: Kind, zone: &str, name: &str) -> Self {
+        Self {
             kind,
             zone: zone.to_owned(),
             name: name.to_owned(),
@@ -66,7 +66,7 @@ impl Key {
 
 /// What happens when an operation is over.
 #[derive(Clone, Debug)]
-pub enum Effect {
+pub(super) enum Effect {
     Put(Key, Value),
     Remove(Key),
 }
@@ -74,14 +74,14 @@ pub enum Effect {
 const MOST_OPERATIONS: usize = 1000;
 
 #[derive(Clone, Debug)]
-pub struct Pending {
+pub(super) struct Pending {
     pub operation: Value,
     pub effects: Vec<Effect>,
     pub looks: u32,
 }
 
 #[derive(Debug)]
-pub struct Store {
+pub(super) struct Store {
     resources: BTreeMap<Key, Value>,
     pub operations: BTreeMap<u64, Pending>,
     pub problems: Vec<String>,
@@ -91,8 +91,8 @@ pub struct Store {
 }
 
 impl Default for Store {
-    fn default() -> Store {
-        Store {
+    fn default() -> Self {
+        Self {
             resources: BTreeMap::new(),
             operations: BTreeMap::new(),
             problems: Vec::new(),
@@ -103,24 +103,24 @@ impl Default for Store {
 }
 
 impl Store {
-    pub fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
-    pub fn put(&mut self, key: Key, value: Value) {
+    pub(super) fn put(&mut self, key: Key, value: Value) {
         self.resources.insert(key, value);
     }
 
-    pub fn remove(&mut self, key: &Key) {
+    pub(super) fn remove(&mut self, key: &Key) {
         self.resources.remove(key);
     }
 
-    pub fn get(&self, key: &Key) -> Option<&Value> {
+    pub(super) fn get(&self, key: &Key) -> Option<&Value> {
         self.resources.get(key)
     }
 
-    pub fn all(&self, kind: Kind, zone: &str) -> impl Iterator<Item = (&str, &Value)> {
+    pub(super) fn all(&self, kind: Kind, zone: &str) -> impl Iterator<Item = (&str, &Value)> {
         let fits = move |key: &Key| key.kind == kind && key.zone == zone;
         self.resources
             .iter()
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// Time passes with each request, and operations with it.
-    pub fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         let mut effects = Vec::new();
         for pending in self
             .operations
@@ -156,7 +156,7 @@ impl Store {
     }
 
     /// Whether something is being done to it.
-    pub fn is_pending(&self, key: &Key) -> bool {
+    pub(super) fn is_pending(&self, key: &Key) -> bool {
         let about = |effect: &Effect| matches!(effect, Effect::Put(it, _) | Effect::Remove(it) if it == key);
         self.operations
             .values()
@@ -164,7 +164,7 @@ impl Store {
     }
 
     /// All that is under way is over.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.operations
             .values_mut()
             .for_each(|pending| pending.looks = pending.looks.min(1));

@@ -9,7 +9,7 @@ use crate::discovery::Matched;
 const ACCOUNT: &str = "110011";
 const MOST_ITEMS: usize = 100;
 const MOST_NODES: usize = 25;
-/// Of what is deleted at once.
+/// The most load balancers that one call deletes.
 const MOST_IDS: usize = 10;
 /// Ids of IPv6 addresses begin here.
 const FIRST_IPV6: u64 = 9_000_000;
@@ -30,7 +30,7 @@ const SHORT: [&str; 11] = [
 
 type Answer = Result<(u16, Value), Refusal>;
 
-pub fn perform(store: &mut Store, matched: &Matched, body: Value, token: &str) -> Answer {
+pub(super) fn perform(store: &mut Store, matched: &Matched, body: Value, token: &str) -> Answer {
     store.tick();
     let parameter = |name: &str| {
         matched
@@ -173,7 +173,7 @@ fn delete(store: &mut Store, ids: &[u64]) -> Answer {
 }
 
 /// A new one. Its id.
-pub fn insert(store: &mut Store, mut value: Value) -> Result<u64, Refusal> {
+pub(super) fn insert(store: &mut Store, mut value: Value) -> Result<u64, Refusal> {
     if store.balancers.len() >= store.quota {
         return refuse(413, "Load balancer limit reached.");
     }
@@ -216,7 +216,7 @@ pub fn insert(store: &mut Store, mut value: Value) -> Result<u64, Refusal> {
     Ok(id)
 }
 
-/// Of a new one: as it asks for new ones, or shares others'.
+/// The addresses of a new load balancer: new ones, or those that it shares with others.
 fn addresses(store: &mut Store, value: &Value) -> Result<Vec<Value>, Refusal> {
     let wishes = items(value, "virtualIps");
     if let [wish] = &wishes[..]

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 const QUOTA: usize = 25;
 
 /// A load balancer, as it is shown.
-pub struct Stored {
+pub(super) struct Stored {
     pub value: Value,
     /// How many requests it takes to get there, and where.
     pending: Option<(u32, &'static str)>,
 }
 
-pub struct Store {
+pub(super) struct Store {
     pub balancers: BTreeMap<u64, Stored>,
     pub problems: Vec<String>,
     pub looks: u32,
@@ -26,8 +26,8 @@ pub struct Store {
 }
 
 impl Default for Store {
-    fn default() -> Store {
-        Store {
+    fn default() -> Self {
+        Self {
             balancers: BTreeMap::new(),
             problems: Vec::new(),
             looks: 2,
@@ -40,13 +40,13 @@ impl Default for Store {
 }
 
 impl Store {
-    pub fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
     /// Puts one there, or starts a change: it is `now` for a while, and `then` afterwards.
-    pub fn start(&mut self, id: u64, mut value: Value, now: &str, then: &'static str) {
+    pub(super) fn start(&mut self, id: u64, mut value: Value, now: &str, then: &'static str) {
         value["status"] = now.into();
         value["updated"] = json!({"time": "2026-11-30T03:23:44Z"});
         self.balancers.insert(
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// A request came.
-    pub fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         for stored in self.balancers.values_mut() {
             if let Some((looks, _)) = &mut stored.pending {
                 *looks = looks.saturating_sub(1);
@@ -68,7 +68,7 @@ impl Store {
         self.finish(|looks| looks == 0);
     }
 
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.finish(|_| true);
     }
 

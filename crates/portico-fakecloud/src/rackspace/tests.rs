@@ -7,8 +7,8 @@ struct Client {
 }
 
 impl Client {
-    fn new() -> Client {
-        Client {
+    fn new() -> Self {
+        Self {
             cloud: Rackspace::default(),
         }
     }

@@ -3,6 +3,7 @@
 use super::{BROADCAST, Mac, chunk, ethernet, is_unicast};
 use std::net::Ipv4Addr;
 
+/// The EtherType of ARP.
 pub const ETHERTYPE: u16 = 0x0806;
 
 /// Ethernet, IPv4, and the lengths of their addresses.
@@ -17,19 +18,27 @@ pub const SENDER: usize = 14;
 const TARGET_MAC: usize = 18;
 const TARGET: usize = 24;
 
+/// Whether a packet asks or answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// It asks for the hardware address of the target.
     Request,
+    /// It tells the hardware address of the sender.
     Reply,
 }
 
+/// An ARP packet for IPv4 on Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
+    /// Whether it asks or answers.
     pub operation: Operation,
+    /// The hardware address of the sender.
     pub sender_mac: Mac,
-    /// `0.0.0.0`: it asks only whether somebody has the target.
+    /// `0.0.0.0`: a probe, which asks whether any host has the target (RFC 5227).
     pub sender: Ipv4Addr,
+    /// The hardware address of the target; zeros in a request.
     pub target_mac: Mac,
+    /// The address that is asked for, or the receiver of a reply.
     pub target: Ipv4Addr,
 }
 
@@ -55,7 +64,7 @@ impl Packet {
         })
     }
 
-    /// As a frame to this hardware address.
+    /// Encodes a frame to this hardware address.
     pub fn emit(&self, to: Mac) -> Vec<u8> {
         let operation = match self.operation {
             Operation::Request => REQUEST,
@@ -88,7 +97,7 @@ impl Packet {
         self.operation == Operation::Request && self.sender != self.target
     }
 
-    /// "It is here", to who asked.
+    /// The reply that the target is at `mac`, to the sender of this request.
     pub fn answer(&self, mac: Mac) -> Vec<u8> {
         let reply = Self {
             operation: Operation::Reply,
@@ -121,7 +130,7 @@ pub fn announcements(mac: Mac, address: Ipv4Addr) -> [Vec<u8>; 2] {
     })
 }
 
-/// "Who has it?", of nobody, so that it changes nobody's mind.
+/// A probe for the address. Its sender address is 0.0.0.0, so that no host changes its ARP cache.
 pub fn probe(mac: Mac, address: Ipv4Addr) -> Vec<u8> {
     let packet = Packet {
         operation: Operation::Request,

@@ -4,13 +4,19 @@
 use super::{Mac, Role, chunk, ethernet, is_unicast};
 use std::net::Ipv6Addr;
 
+/// The EtherType of IPv6.
 pub const ETHERTYPE: u16 = 0x86dd;
 /// Where these are in a packet, and what they have to be, for socket filters.
 pub const NEXT_HEADER: usize = 6;
+/// The number of ICMPv6 as the next header.
 pub const ICMP: u8 = 58;
+/// Where the type of the ICMPv6 message is in a packet.
 pub const KIND: usize = IP_HEADER;
+/// The ICMPv6 type of a neighbour solicitation.
 pub const SOLICITATION: u8 = 135;
+/// The ICMPv6 type of a neighbour advertisement.
 pub const ADVERTISEMENT: u8 = 136;
+/// Where the target address is in a packet.
 pub const TARGET: usize = IP_HEADER + 8;
 
 /// Whatever has fewer hops left came from another link.
@@ -20,7 +26,7 @@ const PAYLOAD_LENGTH: usize = 4;
 const FROM: usize = 8;
 const TO: usize = 24;
 const IP_HEADER: usize = 40;
-/// Of a message up to its options.
+/// The length of a message up to its options.
 const FIXED: usize = 24;
 const CODE: usize = 1;
 const FLAGS: usize = 4;
@@ -32,24 +38,34 @@ const TARGET_MAC: u8 = 2;
 const OPTION_UNIT: usize = 8;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
+/// Whether a message asks or answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// "Where is the target?", with the hardware address of who asks.
+    /// "Where is the target?", with the hardware address of the sender.
     Solicitation,
     /// "The target is here", with the hardware address.
     Advertisement {
+        /// The R flag: the sender forwards packets.
         router: bool,
+        /// The S flag: it answers a solicitation.
         solicited: bool,
+        /// The O flag: it replaces what is in the neighbour cache.
         overrides: bool,
     },
 }
 
+/// A message of neighbour discovery with its IPv6 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
+    /// Whether it asks or answers.
     pub kind: Kind,
+    /// The source; the unspecified address in a probe.
     pub from: Ipv6Addr,
+    /// The destination: a host or a group.
     pub to: Ipv6Addr,
+    /// The address that it is about.
     pub target: Ipv6Addr,
+    /// The hardware address in its option; `None` without one.
     pub mac: Option<Mac>,
 }
 
@@ -110,7 +126,7 @@ impl Message {
         }
     }
 
-    /// As a frame from one hardware address to another.
+    /// Encodes a frame from one hardware address to another.
     pub fn emit(&self, from: Mac, to: Mac) -> Vec<u8> {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let (kind, flags, option) = match self.kind {
@@ -150,8 +166,9 @@ impl Message {
         }
     }
 
-    /// "It is here", to who asked; to everybody, if who asked has no address yet. `sender` is who
-    /// it came from on the link.
+    /// The advertisement that the target is at `mac`: to the sender of this solicitation, or to all
+    /// nodes if the sender has no address yet. `sender` is the hardware address that the frame came
+    /// from.
     pub fn answer(&self, mac: Mac, sender: Mac) -> Vec<u8> {
         let of_nobody = self.from.is_unspecified();
         let to = if of_nobody { ALL_NODES } else { self.from };
@@ -178,7 +195,7 @@ impl Message {
     }
 }
 
-/// "It is here", to everybody.
+/// An unsolicited advertisement that the address is at `mac`, to all nodes.
 pub fn announcement(mac: Mac, address: Ipv6Addr, role: Role) -> Vec<u8> {
     let kind = Kind::Advertisement {
         router: role == Role::Router,
@@ -195,7 +212,8 @@ pub fn announcement(mac: Mac, address: Ipv6Addr, role: Role) -> Vec<u8> {
     .emit(mac, group_mac(ALL_NODES))
 }
 
-/// "Who has it?", of nobody, so that it changes nobody's mind. Everybody hears the answer.
+/// A probe for the address. Its source is the unspecified address, so that no host changes its
+/// neighbour cache and the answer goes to all nodes.
 pub fn probe(mac: Mac, address: Ipv6Addr) -> Vec<u8> {
     let to = solicited_node(address);
     let message = Message {
@@ -234,7 +252,7 @@ fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<Mac>> {
     options.is_empty().then_some(found)
 }
 
-/// Of a message that has its own in it, zero if that is right.
+/// The checksum over a message with its own checksum in it; zero if that is right.
 fn checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     let length = (message.len() as u32).to_be_bytes();
     let parts: [&[u8]; 5] = [

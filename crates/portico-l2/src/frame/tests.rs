@@ -214,7 +214,7 @@ fn what_did_not_come_from_this_link_is_refused() {
     assert_eq!(Message::parse(&frame), None);
 }
 
-/// RFC 4861 7.1.1: of nobody, it goes to the group and has no hardware address.
+/// RFC 4861 7.1.1: a probe goes to the group and has no hardware address.
 #[test]
 fn a_solicitation_of_nobody_has_to_be_one() {
     let to = ndp::solicited_node(V6);

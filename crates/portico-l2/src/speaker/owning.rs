@@ -11,8 +11,8 @@
 //!     └──────────────────────────────────────────────────────── that one knows, or did not hear for long ── Giving
 //! ```
 //!
-//! Proving is having it already: who takes over does not let anybody wait. But who was to have it
-//! need not have had it, if it was about to find, or had found, that a stranger does.
+//! Proving is having it already: a node that takes over answers at once. But the node before it
+//! need not have had the address, if it was about to find, or had found, that a stranger has it.
 
 use super::{Conflict, Output, Peer, Share, Speaker, Touched};
 use crate::Time;
@@ -25,7 +25,7 @@ use std::time::Duration;
 const PROBES: u32 = 2;
 /// So many addresses are asked for at the same time.
 const MOST_PROBING: usize = 512;
-/// An address that somebody else has is asked for again, and one that is ours defended, so often
+/// How often an address that another host has is probed again, and an own one defended
 /// (DEFEND_INTERVAL of RFC 5227).
 const DEFEND: Duration = Duration::from_secs(10);
 
@@ -33,7 +33,7 @@ const DEFEND: Duration = Duration::from_secs(10);
 pub(super) struct Entry {
     share: Share,
     hash: u64,
-    /// Who is to have it, by our view.
+    /// The node that is to have it, by this node's view.
     first: Option<NodeId>,
     /// Which other node was last to have it.
     before: Option<NodeId>,
@@ -50,7 +50,7 @@ enum State {
     Waiting,
     /// How often the link was asked.
     Probing(u32),
-    /// Somebody answered.
+    /// A host with this hardware address answered the probe.
     Avoiding(Mac),
     /// Ours, and how often the link was asked.
     Proving(u32),
@@ -93,9 +93,9 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blocked {
     No,
-    /// Somebody has not said yet.
+    /// A node that might have it has not told its view yet.
     Unknown,
-    /// Somebody has it.
+    /// A node has it by the view that it told.
     Claimed,
 }
 
@@ -298,8 +298,8 @@ impl Speaker {
         }
     }
 
-    /// Somebody says to have an address. Members do while it changes hands; that of anybody else is
-    /// told, and does not move what we have: everybody on the link could say so.
+    /// A host claims an address. Members do while it changes hands; a claim of any other host is
+    /// reported and changes nothing, since every host on the link can make one.
     pub(super) fn claimed(
         &mut self,
         now: Time,
@@ -358,7 +358,7 @@ impl Speaker {
                 .is_none_or(|nodes| nodes.binary_search(&node).is_ok())
     }
 
-    /// Whether somebody may have it whom we want it from.
+    /// Whether a node from which the address is to be taken over may still have it.
     fn blocked(&self, address: IpAddr) -> Blocked {
         let Some(entry) = self.entries.get(&address) else {
             return Blocked::No;
@@ -384,7 +384,7 @@ impl Speaker {
         found.next().unwrap_or(Blocked::No)
     }
 
-    /// Somebody has it by a view that we are not in.
+    /// Another node has it by a view without this node.
     fn is_claimed_without_us(&self, address: IpAddr) -> bool {
         let Some(entry) = self.entries.get(&address) else {
             return false;
@@ -396,7 +396,7 @@ impl Speaker {
         })
     }
 
-    /// By this view the node has it.
+    /// Whether the node has the address by this view.
     fn claims(&self, entry: &Entry, node: NodeId, view: &[NodeId]) -> bool {
         let own = rank::score(entry.hash, node);
         let outranks =
@@ -404,15 +404,14 @@ impl Speaker {
         view.binary_search(&node).is_ok() && self.is_fit(entry, node) && !view.iter().any(outranks)
     }
 
-    /// There is somebody to give it to, and it is better to wait for that one than to let go.
+    /// A next owner is known, and keeping the address until it is ready is better than letting go.
     fn is_followed(&self, address: IpAddr) -> bool {
         self.entries
             .get(&address)
             .is_some_and(|entry| entry.first.is_some() && self.is_fit(entry, self.me))
     }
 
-    /// Whoever is to have it has heard so, and has done what follows; or somebody else has it by
-    /// now.
+    /// The next owner knows and has taken the address, or another node has it by now.
     fn is_taken(&self, address: IpAddr) -> bool {
         let Some((entry, next)) = self
             .entries

@@ -41,7 +41,7 @@ pub(super) enum Heard {
 }
 
 impl Peer {
-    /// One that we have not heard of yet, and that may well be there.
+    /// A peer that was not heard yet, and that may well be there.
     pub(super) fn presumed(now: Time, timing: &Timing) -> Self {
         Self {
             latest: None,
@@ -80,7 +80,8 @@ impl Peer {
                 return Heard::Nothing;
             }
             Some(known) if known.incarnation == heartbeat.incarnation => {}
-            // Somebody repeats what an earlier process said: it cannot know what we said just now.
+            // A repeated heartbeat of an earlier process: it cannot echo what this node said just
+            // now.
             Some(known) if heartbeat.incarnation < known.incarnation && !fresh => {
                 return Heard::Nothing;
             }

@@ -221,7 +221,8 @@ fn who_did_not_run_for_long_lets_go_before_anything_else() {
     assert_eq!(net.held("a").len() + net.held("b").len(), 20);
 }
 
-/// Packets pass one way only: who is not heard hears that others share out addresses without it.
+/// Packets pass one way only: a node that is not heard learns that others share out addresses
+/// without it.
 #[test]
 fn who_is_not_heard_gives_way() {
     let mut net = Net::of(&["a", "b"], 20);
@@ -396,7 +397,7 @@ fn an_address_that_a_stranger_has_is_not_taken_before_it_is_free() {
     );
 }
 
-/// Whoever was to have it had found that, and could not have it either.
+/// The node that was to have it had found that, and could not have it either.
 #[test]
 fn an_address_that_a_stranger_has_is_left_alone_also_by_who_comes_next() {
     let mut net = Net::of(&["a", "b"], 0);

@@ -4,7 +4,7 @@ use crate::machine::{Clock, Process};
 use portico_l2::{NodeId, Speaker, Time, Timing};
 use std::time::Duration;
 
-pub struct Node {
+pub(crate) struct Node {
     pub id: NodeId,
     pub speaker: Speaker,
     pub process: Process,
@@ -22,7 +22,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(name: char) -> Self {
+    pub(crate) fn new(name: char) -> Self {
         let id = NodeId::of(&name.to_string());
         Self {
             id,
@@ -41,7 +41,7 @@ impl Node {
     }
 
     /// A new process. The clock on the wall, which incarnations come from, is wrong sometimes.
-    pub fn restart(&mut self, clock_is_wrong: bool) {
+    pub(crate) fn restart(&mut self, clock_is_wrong: bool) {
         self.incarnation = if clock_is_wrong {
             self.incarnation - 10
         } else {
@@ -53,16 +53,16 @@ impl Node {
         self.inbox.clear();
     }
 
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.process == Process::Running
     }
 
     /// Whoever asks for the addresses it holds is answered.
-    pub fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         self.runs() && self.link
     }
 
-    pub fn takes_part(&self) -> bool {
+    pub(crate) fn takes_part(&self) -> bool {
         self.runs() && self.link && !self.leaves
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// An address that a stranger has is left alone for so long.
 const AVOIDED: Duration = Duration::from_secs(10);
 
-pub fn run(seed: u64, traced: bool) -> World {
+pub(crate) fn run(seed: u64, traced: bool) -> World {
     let mut random = Random::seeded(seed);
     let nodes = random.pick(&[2, 2, 3, 3, 3, 4, 4, 5, 6, 7]);
     let addresses = 4 + random.below(28);

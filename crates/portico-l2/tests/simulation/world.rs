@@ -14,7 +14,7 @@ use std::time::Duration;
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 99];
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Event {
+pub(crate) enum Event {
     Tick {
         node: usize,
         generation: u64,
@@ -43,12 +43,12 @@ pub enum Event {
 
 /// Each address that one of `may` may have must be held by one of `by`.
 #[derive(Clone, Copy, Debug)]
-pub struct Guard {
+pub(crate) struct Guard {
     pub may: u32,
     pub by: u32,
 }
 
-pub struct World {
+pub(crate) struct World {
     pub now: Time,
     pub random: Random,
     pub nodes: Vec<Node>,
@@ -75,7 +75,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(
+    pub(crate) fn new(
         nodes: usize,
         shares: Vec<Option<u32>>,
         network: Network,
@@ -103,29 +103,29 @@ impl World {
         }
     }
 
-    pub fn note(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
         let (now, failed) = (self.now, self.failure.is_some());
         if let Some(trace) = self.trace.as_mut().filter(|_| !failed) {
             trace.push(format!("{:>10.3}  {}", now.as_secs_f64() * 1000.0, text()));
         }
     }
 
-    pub fn count(&mut self, what: &'static str) {
+    pub(crate) fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    pub fn fail(&mut self, why: String) {
+    pub(crate) fn fail(&mut self, why: String) {
         if self.failure.is_none() {
             self.note(|| format!("WRONG: {why}"));
             self.failure = Some(why);
         }
     }
 
-    pub fn at(&mut self, time: Time, event: Event) {
+    pub(crate) fn at(&mut self, time: Time, event: Event) {
         self.queue.add(time, event);
     }
 
-    pub fn run_for(&mut self, duration: Duration) {
+    pub(crate) fn run_for(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.failure.is_none()
             && let Some((time, event)) = self.queue.next_until(end)
@@ -217,7 +217,7 @@ impl World {
     }
 
     /// A new process, which learns what there is.
-    pub fn start(&mut self, node: usize) {
+    pub(crate) fn start(&mut self, node: usize) {
         if self.nodes[node].process != Process::Dead {
             return;
         }
@@ -252,7 +252,7 @@ impl World {
     }
 
     /// Everybody who runs learns of it at once.
-    pub fn set_share(&mut self, address: usize, nodes: Option<u32>) {
+    pub(crate) fn set_share(&mut self, address: usize, nodes: Option<u32>) {
         self.note(|| format!("address {address} is shared out among {nodes:?}"));
         self.shares[address] = nodes;
         for node in 0..self.nodes.len() {
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    pub fn kill(&mut self, node: usize) {
+    pub(crate) fn kill(&mut self, node: usize) {
         if self.nodes[node].process == Process::Frozen {
             return; // nothing happens there
         }
@@ -269,7 +269,7 @@ impl World {
         self.forget_holder(node);
     }
 
-    pub fn pause(&mut self, node: usize, how: Process, clock_goes_on: bool, time: Duration) {
+    pub(crate) fn pause(&mut self, node: usize, how: Process, clock_goes_on: bool, time: Duration) {
         if !self.nodes[node].runs() {
             return;
         }
@@ -289,7 +289,7 @@ impl World {
     }
 
     /// Reads what has come meanwhile before or after it looks at the clock.
-    pub fn resume(&mut self, node: usize) {
+    pub(crate) fn resume(&mut self, node: usize) {
         let now = self.now;
         let machine = &mut self.nodes[node];
         if !matches!(machine.process, Process::Frozen | Process::Stopped) {
@@ -314,14 +314,14 @@ impl World {
         self.handle(node, Input::Tick);
     }
 
-    pub fn set_link(&mut self, node: usize, up: bool) {
+    pub(crate) fn set_link(&mut self, node: usize, up: bool) {
         self.note(|| format!("{} link up: {up}", name(node)));
         self.nodes[node].link = up;
         let late = self.random.upto(self.network.late);
         self.at(self.now + late, Event::Link { node });
     }
 
-    pub fn handle(&mut self, node: usize, input: Input<'_>) {
+    pub(crate) fn handle(&mut self, node: usize, input: Input<'_>) {
         let clock = self.nodes[node].clock.shows(self.now);
         self.nodes[node].leaves |= input == Input::Leave;
         let outputs = self.nodes[node].speaker.handle(clock, input.clone());
@@ -428,7 +428,7 @@ impl World {
     }
 
     /// Somebody who does not take part says to have an address.
-    pub fn claim(&mut self, address: usize) {
+    pub(crate) fn claim(&mut self, address: usize) {
         for node in 0..self.nodes.len() {
             self.at(
                 self.now,
@@ -460,7 +460,7 @@ impl World {
         }
     }
 
-    pub fn hear_each_other(&self, a: usize, b: usize) -> bool {
+    pub(crate) fn hear_each_other(&self, a: usize, b: usize) -> bool {
         self.nodes[a].link && self.nodes[b].link && self.ways.are_open(a, b)
     }
 
@@ -471,7 +471,7 @@ impl World {
     }
 
     /// Of those who hold an address, the ones that answer.
-    pub fn answering(&self, address: usize) -> u32 {
+    pub(crate) fn answering(&self, address: usize) -> u32 {
         let holders = members(self.holders[address], self.nodes.len());
         holders
             .filter(|node| self.nodes[*node].answers())
@@ -519,35 +519,35 @@ impl World {
     }
 
     /// Who hears whom changed, and with it who is to yield.
-    pub fn forget_overlaps(&mut self) {
+    pub(crate) fn forget_overlaps(&mut self) {
         self.overlaps.fill(None);
     }
 
     /// Who of a set is to have an address.
-    pub fn first(&self, part: u32, address: usize) -> Option<usize> {
+    pub(crate) fn first(&self, part: u32, address: usize) -> Option<usize> {
         let hash = rank::hash_address(address_of(address));
         let fit = members(part & self.shares[address]?, self.nodes.len());
         fit.max_by_key(|node| rank::score(hash, self.nodes[*node].id))
     }
 
     /// Everybody has heard everybody within so long.
-    pub fn hear_bound(&self) -> Duration {
+    pub(crate) fn hear_bound(&self) -> Duration {
         let losses = u32::try_from(self.network.in_a_row.min(3)).unwrap_or(3);
         (self.timing.interval + self.network.late) * (losses + 1) + self.network.most_delay
     }
 
     /// Of two that have the same address one hears of it, says so, and hears that the other knows.
-    pub fn yield_bound(&self) -> Duration {
+    pub(crate) fn yield_bound(&self) -> Duration {
         3 * self.hear_bound()
     }
 
     /// What a node had that was lost, another has.
-    pub fn owner_bound(&self) -> Duration {
+    pub(crate) fn owner_bound(&self) -> Duration {
         self.timing.dead + self.network.most_delay + 2 * self.network.late
     }
 
     /// Nothing changes any more after so long, if nothing happens.
-    pub fn settle_bound(&self) -> Duration {
+    pub(crate) fn settle_bound(&self) -> Duration {
         2 * self.timing.dead
             + self.yield_bound()
             + 3 * self.timing.probe_gap
@@ -592,11 +592,11 @@ impl World {
     }
 }
 
-pub fn members(set: u32, nodes: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn members(set: u32, nodes: usize) -> impl Iterator<Item = usize> {
     (0..nodes).filter(move |node| set & 1 << node != 0)
 }
 
-pub fn name(node: usize) -> char {
+pub(crate) fn name(node: usize) -> char {
     char::from(b'a' + node as u8)
 }
 

@@ -1,6 +1,6 @@
-//! Which addresses may be asked for their health. Whoever may write an EndpointSlice, or the
-//! status of a Node, says where probes go: without a bound they could have a program with a
-//! better place in the network make requests for them.
+//! Which addresses may be asked for their health. The writer of an EndpointSlice, or of a Node's
+//! status, says where probes go: without a bound that writer could have a program with a better
+//! place in the network make requests for it.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::fmt;
@@ -12,8 +12,8 @@ pub const FLAG: &str = "--health-check-ranges";
 /// The word for what the cluster is known to consist of.
 const CLUSTER: &str = "cluster";
 
-/// Networks that belong to nobody's cluster, or to machines that trust whoever reaches them: asked
-/// only where a range inside of them is listed, so that `0.0.0.0/0` does not mean them.
+/// Networks that belong to no cluster, or to machines that trust every client that reaches them:
+/// probed only where a range inside of them is listed, so that `0.0.0.0/0` does not mean them.
 const SPECIAL: [(IpNet, &str); 17] = [
     (v4([127, 0, 0, 0], 8), "a loopback address"),
     (v4([0, 0, 0, 0], 8), "an address of this host"),
@@ -59,21 +59,22 @@ const fn v6(address: [u16; 8], length: u8) -> IpNet {
 pub enum Range {
     /// The nodes' addresses and their networks of pods.
     Cluster,
+    /// Addresses in this network.
     Network(IpNet),
 }
 
 impl FromStr for Range {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Range, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         if text == CLUSTER {
-            return Ok(Range::Cluster);
+            return Ok(Self::Cluster);
         }
         let network = text
             .parse::<IpNet>()
             .or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
         match network {
-            Ok(network) => Ok(Range::Network(network.trunc())),
+            Ok(network) => Ok(Self::Network(network.trunc())),
             Err(_) => Err(format!(
                 "{text:?} is neither {CLUSTER:?} nor a network: write cluster, 192.0.2.0/24 or \
                  192.0.2.7"
@@ -85,8 +86,8 @@ impl FromStr for Range {
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Range::Cluster => f.write_str(CLUSTER),
-            Range::Network(network) => network.fmt(f),
+            Self::Cluster => f.write_str(CLUSTER),
+            Self::Network(network) => network.fmt(f),
         }
     }
 }
@@ -96,14 +97,14 @@ impl fmt::Display for Range {
 pub struct Ranges(Vec<Range>);
 
 impl Default for Ranges {
-    fn default() -> Ranges {
-        Ranges(vec![Range::Cluster])
+    fn default() -> Self {
+        Self(vec![Range::Cluster])
     }
 }
 
 impl From<Vec<Range>> for Ranges {
-    fn from(list: Vec<Range>) -> Ranges {
-        Ranges(list)
+    fn from(list: Vec<Range>) -> Self {
+        Self(list)
     }
 }
 
@@ -112,14 +113,15 @@ impl From<Vec<Range>> for Ranges {
 pub enum Refused {
     /// It is of a kind that has to be listed by itself.
     Special(&'static str),
+    /// It is in no range of the list.
     Outside,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Special(kind) => write!(f, "not asked: {kind} must be in {FLAG} by itself"),
-            Refused::Outside => write!(f, "not asked: add it to {FLAG} if it should be"),
+            Self::Special(kind) => write!(f, "not asked: {kind} must be in {FLAG} by itself"),
+            Self::Outside => write!(f, "not asked: add it to {FLAG} if it should be"),
         }
     }
 }
@@ -148,7 +150,8 @@ impl Ranges {
         }
     }
 
-    /// In one of the networks; only in one that lies `within` another, where that is asked for.
+    /// Whether the address is in one of the networks; only networks that lie `within` another
+    /// count, where that is given.
     fn lists(&self, address: IpAddr, within: Option<IpNet>) -> bool {
         self.0.iter().any(|range| match range {
             Range::Cluster => false,

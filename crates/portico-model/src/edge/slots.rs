@@ -99,7 +99,7 @@ struct Share {
 }
 
 impl Slots {
-    fn new(nodes: &[(Arc<str>, u32)], total: u64) -> Slots {
+    fn new(nodes: &[(Arc<str>, u32)], total: u64) -> Self {
         let share = |(_, weight): &(Arc<str>, u32)| {
             let of_all = u64::from(SLOTS) * u64::from(*weight);
             let (down, up) = ((of_all / total) as u32, of_all.div_ceil(total) as u32);
@@ -111,7 +111,7 @@ impl Slots {
                 most: down + SLACK,
             }
         };
-        Slots {
+        Self {
             owners: vec![None; usize::from(SLOTS)],
             nodes: nodes.iter().map(share).collect(),
         }

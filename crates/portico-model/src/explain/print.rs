@@ -34,16 +34,16 @@ impl fmt::Display for Explanation {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Node { name, address } => {
+            Self::Node { name, address } => {
                 writeln!(
                     f,
                     "sent to {name} ({address}) as it is, for an endpoint there"
                 )
             }
-            Verdict::Reject => writeln!(f, "rejected: the sender is told (ICMP port unreachable)"),
-            Verdict::Drop => writeln!(f, "dropped"),
-            Verdict::NotOurs { why } => writeln!(f, "not ours: {why}"),
-            Verdict::Forward { candidates, .. } => {
+            Self::Reject => writeln!(f, "rejected: the sender is told (ICMP port unreachable)"),
+            Self::Drop => writeln!(f, "dropped"),
+            Self::NotOurs { why } => writeln!(f, "not ours: {why}"),
+            Self::Forward { candidates, .. } => {
                 writeln!(
                     f,
                     "forwarded to {}",

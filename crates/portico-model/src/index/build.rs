@@ -80,8 +80,8 @@ pub(super) fn claims(name: &ObjectKey, record: &ServiceRecord, with: &ClaimedWit
 }
 
 impl Parts<'_> {
-    /// In the order of the Service's ports. A port that owns no frontend is left out.
-    pub fn service_ports(&self, index: &FrontendIndex) -> Vec<(PortKey, ServicePort)> {
+    /// The service ports in the order of the Service. A port that owns no frontend is left out.
+    pub(super) fn service_ports(&self, index: &FrontendIndex) -> Vec<(PortKey, ServicePort)> {
         let all = ports(self.record).map(|(port, family)| {
             let key = port_key(self.name, port, family);
             let built = self.service_port(&key, port, index);
@@ -90,7 +90,7 @@ impl Parts<'_> {
         all.filter(|(_, port)| !port.frontends.is_empty()).collect()
     }
 
-    pub fn health_check(&self) -> Option<HealthCheck> {
+    pub(super) fn health_check(&self) -> Option<HealthCheck> {
         let families = self.record.families();
         if self.record.health_check_port == 0
             || self.record.ports.is_empty()
@@ -127,7 +127,7 @@ impl Parts<'_> {
     }
 
     /// `None` where no load balancer delivers packets to its address.
-    pub fn announceable(&self) -> Option<Announceable> {
+    pub(super) fn announceable(&self) -> Option<Announceable> {
         let local = self.record.external_local;
         let addresses = self.record.load_balancer_ips.iter();
         let addresses: Box<[IpAddr]> = addresses

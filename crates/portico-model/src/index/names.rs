@@ -6,12 +6,12 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Names {
     known: Set<Arc<str>>,
-    /// Look for names that nobody uses any more when there are so many.
+    /// Unused names are looked for when there are this many.
     clean_at: usize,
 }
 
 impl Names {
-    pub fn get(&mut self, name: &str) -> Arc<str> {
+    pub(super) fn get(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.get(name) {
             return known.clone();
         }

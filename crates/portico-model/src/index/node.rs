@@ -49,8 +49,8 @@ pub(super) struct Here {
 }
 
 impl NodeState {
-    pub fn new(settings: Settings) -> NodeState {
-        NodeState {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
             settings,
             seen: false,
             leaving: false,
@@ -67,24 +67,24 @@ impl NodeState {
         }
     }
 
-    /// Since the last call.
-    pub fn take_changed(&mut self) -> bool {
+    /// Whether an input has changed since the last call.
+    pub(super) fn take_changed(&mut self) -> bool {
         mem::take(&mut self.changed)
     }
 
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.settings.node_name
     }
 
-    pub fn serves_external_ips(&self) -> bool {
+    pub(super) fn serves_external_ips(&self) -> bool {
         self.settings.external_ips
     }
 
-    pub fn heeds_ip_mode(&self) -> bool {
+    pub(super) fn heeds_ip_mode(&self) -> bool {
         self.settings.load_balancer_ip_mode
     }
 
-    pub fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
+    pub(super) fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
         (self.seen, self.changed) = (true, true);
         self.leaving = node.metadata.deletion_timestamp.is_some()
             || node
@@ -106,7 +106,11 @@ impl NodeState {
             .collect();
     }
 
-    pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr, complaints: &mut Complaints<'_>) {
+    pub(super) fn apply_service_cidr(
+        &mut self,
+        cidr: &ServiceCidr,
+        complaints: &mut Complaints<'_>,
+    ) {
         let networks = cidr
             .spec
             .cidrs
@@ -124,28 +128,32 @@ impl NodeState {
         self.changed = true;
     }
 
-    pub fn delete_service_cidr(&mut self, name: &str) {
+    pub(super) fn delete_service_cidr(&mut self, name: &str) {
         self.service_cidrs.remove(name);
         self.changed = true;
     }
 
-    pub fn apply_partition(&mut self, partition: &PortPartition, complaints: &mut Complaints<'_>) {
+    pub(super) fn apply_partition(
+        &mut self,
+        partition: &PortPartition,
+        complaints: &mut Complaints<'_>,
+    ) {
         let read = Partition::read(partition, complaints);
         self.partitions.insert(&partition.metadata.name, read);
         self.changed = true;
     }
 
-    pub fn delete_partition(&mut self, name: &str) {
+    pub(super) fn delete_partition(&mut self, name: &str) {
         self.partitions.remove(name);
         self.changed = true;
     }
 
-    pub fn partition_names(&self) -> Vec<Arc<str>> {
+    pub(super) fn partition_names(&self) -> Vec<Arc<str>> {
         self.partitions.names().cloned().collect()
     }
 
     /// Who has which of the addresses on which node ports answer.
-    pub fn divide(&self) -> (Division, Vec<Overlap>) {
+    pub(super) fn divide(&self) -> (Division, Vec<Overlap>) {
         let all: Vec<IpAddr> = Family::BOTH
             .into_iter()
             .flat_map(|family| self.each_of(self.allowed(family), family))
@@ -155,7 +163,7 @@ impl NodeState {
 
     /// The addresses of each partition that has any here, as others can know them, in the order in
     /// which the first that has an address counts.
-    pub fn partition_networks(&self, division: &Division) -> Vec<(Arc<str>, Vec<IpNet>)> {
+    pub(super) fn partition_networks(&self, division: &Division) -> Vec<(Arc<str>, Vec<IpNet>)> {
         let networks = |(name, partition): (&Arc<str>, &Partition)| {
             let networks: Vec<IpNet> = match partition.has_all_addresses() {
                 // One that is translated on its way to the node is in it as well.
@@ -177,14 +185,14 @@ impl NodeState {
         of_node.into_iter().filter_map(networks).collect()
     }
 
-    pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
+    pub(super) fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.sort_unstable();
         addresses.dedup();
         self.addresses = addresses;
         self.changed = true;
     }
 
-    pub fn set_surroundings(&mut self, surroundings: Option<Surroundings>) {
+    pub(super) fn set_surroundings(&mut self, surroundings: Option<Surroundings>) {
         if self.surroundings.as_deref() != surroundings.as_ref() {
             self.surroundings = surroundings.map(Arc::new);
             self.changed = true;
@@ -197,11 +205,11 @@ impl NodeState {
     }
 
     /// A node that has never been seen is not fit.
-    pub fn eligible(&self) -> bool {
+    pub(super) fn eligible(&self) -> bool {
         self.seen && !self.leaving
     }
 
-    pub fn here(&self) -> Here {
+    pub(super) fn here(&self) -> Here {
         let known = |family| self.local_pods(family) != LocalPods::Unknown;
         Here {
             name: Arc::clone(&self.settings.node_name),
@@ -227,7 +235,7 @@ impl NodeState {
         }
     }
 
-    pub fn rules(&self, division: &Division) -> NodeRules {
+    pub(super) fn rules(&self, division: &Division) -> NodeRules {
         let service_cidrs = self.service_cidrs.values().flatten().copied();
         // Packets to unused addresses of these networks are dropped, so one that has the node's own
         // address would cut the node off.
@@ -338,7 +346,7 @@ impl NodeState {
         }
     }
 
-    pub fn node_port_networks(&self, family: Family) -> Vec<IpNet> {
+    pub(super) fn node_port_networks(&self, family: Family) -> Vec<IpNet> {
         let networks = self.wanted_networks(family);
         match networks.is_empty() || networks.iter().any(|network| network.prefix_len() == 0) {
             true => vec![everything(family)],
@@ -358,7 +366,7 @@ impl NodeState {
     }
 }
 
-/// Also where none of them is of IPv4, which means everywhere.
+/// Whether 127.0.0.1 is in one of the networks, or none of them is of IPv4, which means everywhere.
 pub(super) fn include_loopback(networks: &[IpNet]) -> bool {
     let networks = of_family(networks, Family::V4);
     let first = IpAddr::from([127, 0, 0, 0]);

@@ -7,7 +7,8 @@ use crate::table::Protocol;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// More than this many problems between two calls of `take` are not listed: nobody reads them.
+/// More than this many problems between two calls of `take` are not listed, which bounds the memory
+/// of a bad input.
 const MOST_PROBLEMS: usize = 1000;
 
 /// Collects what is wrong with one object.
@@ -18,7 +19,7 @@ pub(super) struct Complaints<'a> {
 }
 
 impl Complaints<'_> {
-    pub fn add(&mut self, sentence: String) {
+    pub(super) fn add(&mut self, sentence: String) {
         let Metadata {
             namespace, name, ..
         } = self.metadata;
@@ -34,7 +35,7 @@ impl Complaints<'_> {
     }
 
     /// An empty text is no address and no problem.
-    pub fn address(&mut self, text: &str, what: &str) -> Option<IpAddr> {
+    pub(super) fn address(&mut self, text: &str, what: &str) -> Option<IpAddr> {
         let parsed = parse_address(text.trim());
         if parsed.is_none() && !text.trim().is_empty() {
             self.add(format!(
@@ -45,7 +46,7 @@ impl Complaints<'_> {
     }
 
     /// An address of the family that `of_family` takes.
-    pub fn address_where<A>(
+    pub(super) fn address_where<A>(
         &mut self,
         text: &str,
         of_family: impl Fn(IpAddr) -> Option<A>,
@@ -61,7 +62,7 @@ impl Complaints<'_> {
         taken
     }
 
-    pub fn network(&mut self, text: &str, what: &str) -> Option<IpNet> {
+    pub(super) fn network(&mut self, text: &str, what: &str) -> Option<IpNet> {
         let parsed = parse_network(text.trim());
         if parsed.is_none() && !text.trim().is_empty() {
             self.add(format!("{what} {text:?} is not a CIDR; it is left out"));
@@ -70,7 +71,7 @@ impl Complaints<'_> {
     }
 
     /// The API's default is TCP.
-    pub fn protocol(&mut self, text: &str) -> Option<Protocol> {
+    pub(super) fn protocol(&mut self, text: &str) -> Option<Protocol> {
         if text.is_empty() {
             return Some(Protocol::Tcp);
         }

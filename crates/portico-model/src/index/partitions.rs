@@ -20,7 +20,7 @@ pub(super) struct Selection {
 
 impl Selection {
     /// `None` where it says nothing, as most do.
-    pub fn read(service: &Service, complaints: &mut Complaints<'_>) -> Option<Box<Selection>> {
+    pub(super) fn read(service: &Service, complaints: &mut Complaints<'_>) -> Option<Box<Self>> {
         let annotation = |key: &str| {
             let value = service.metadata.annotations.get(key)?.trim();
             (!value.is_empty()).then_some(value)
@@ -37,7 +37,7 @@ impl Selection {
             }
         });
         let says_something = partition.is_some() || within.is_some();
-        says_something.then(|| Box::new(Selection { partition, within }))
+        says_something.then(|| Box::new(Self { partition, within }))
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    pub fn read(partition: &PortPartition, complaints: &mut Complaints<'_>) -> Partition {
+    pub(super) fn read(partition: &PortPartition, complaints: &mut Complaints<'_>) -> Self {
         let texts = &partition.spec.addresses;
         let read = |text: &String| match text.parse() {
             Ok(range) => Some(range),
@@ -61,18 +61,18 @@ impl Partition {
                 None
             }
         };
-        Partition {
+        Self {
             created: order_of_time(partition.metadata.creation_timestamp.as_deref()),
             ranges: (!texts.is_empty()).then(|| texts.iter().filter_map(read).collect()),
             nodes: partition.spec.node_selector.clone(),
         }
     }
 
-    pub fn has_all_addresses(&self) -> bool {
+    pub(super) fn has_all_addresses(&self) -> bool {
         self.ranges.is_none()
     }
 
-    pub fn is_of_node(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(super) fn is_of_node(&self, labels: &BTreeMap<String, String>) -> bool {
         let selector = self.nodes.as_ref();
         selector.is_none_or(|selector| selector.matches(labels))
     }
@@ -88,21 +88,24 @@ impl Partition {
 pub(super) struct Partitions(BTreeMap<Arc<str>, Partition>);
 
 impl Partitions {
-    pub fn insert(&mut self, name: &str, partition: Partition) {
+    pub(super) fn insert(&mut self, name: &str, partition: Partition) {
         self.0.insert(name.into(), partition);
     }
 
-    pub fn remove(&mut self, name: &str) {
+    pub(super) fn remove(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.keys()
     }
 
     /// Those with addresses of a node with these labels, in the order in which an address that
     /// several have is given away: the older first.
-    pub fn of_node(&self, labels: &BTreeMap<String, String>) -> Vec<(&Arc<str>, &Partition)> {
+    pub(super) fn of_node(
+        &self,
+        labels: &BTreeMap<String, String>,
+    ) -> Vec<(&Arc<str>, &Partition)> {
         let of_node = self
             .0
             .iter()
@@ -113,7 +116,7 @@ impl Partitions {
     }
 
     /// Who has which of these addresses, and what is in two partitions.
-    pub fn divide(
+    pub(super) fn divide(
         &self,
         addresses: &[IpAddr],
         labels: &BTreeMap<String, String>,
@@ -166,7 +169,7 @@ pub(super) struct Division {
 
 impl Division {
     /// `None` where the Service names a partition that does not exist.
-    pub fn addresses(&self, selection: &Selection, family: Family) -> Option<Vec<IpAddr>> {
+    pub(super) fn addresses(&self, selection: &Selection, family: Family) -> Option<Vec<IpAddr>> {
         let all = match &selection.partition {
             Some(name) => self.partitions.get(name)?,
             None => &self.shared,
@@ -180,7 +183,7 @@ impl Division {
     }
 
     /// Whether it is the same for a Service as another division.
-    pub fn is_same_for(&self, selection: &Selection, other: &Division) -> bool {
+    pub(super) fn is_same_for(&self, selection: &Selection, other: &Self) -> bool {
         match &selection.partition {
             Some(name) => self.partitions.get(name) == other.partitions.get(name),
             None => self.shared == other.shared,

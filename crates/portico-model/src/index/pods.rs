@@ -34,7 +34,7 @@ pub(super) struct PodRecord {
 impl PodRecord {
     /// `None` for a pod without an address of its own: on another node, on the node's network, or
     /// at its end.
-    pub fn read(pod: &Pod, node: &str, complaints: &mut Complaints<'_>) -> Option<PodRecord> {
+    pub(super) fn read(pod: &Pod, node: &str, complaints: &mut Complaints<'_>) -> Option<Self> {
         let (spec, status) = (&pod.spec, &pod.status);
         let dmz = pod.metadata.labels.contains_key(DMZ);
         let has_ended = matches!(status.phase.as_str(), "Succeeded" | "Failed");
@@ -62,7 +62,7 @@ impl PodRecord {
             .filter(|_| !without_network)
             .filter_map(|text| complaints.address(text, "pod IP"))
             .collect();
-        Some(PodRecord {
+        Some(Self {
             dmz,
             leaving: pod.metadata.deletion_timestamp.is_some(),
             addresses,
@@ -85,7 +85,7 @@ pub(super) struct Access {
 }
 
 impl Pods {
-    pub fn set(&mut self, name: ObjectKey, record: Option<PodRecord>) {
+    pub(super) fn set(&mut self, name: ObjectKey, record: Option<PodRecord>) {
         let old = match record.clone() {
             Some(record) => self.known.insert(name, record),
             None => self.known.remove(&name),
@@ -93,16 +93,16 @@ impl Pods {
         self.changed |= old != record;
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &ObjectKey> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &ObjectKey> {
         self.known.keys()
     }
 
     /// Since the last call.
-    pub fn take_changed(&mut self) -> bool {
+    pub(super) fn take_changed(&mut self) -> bool {
         mem::take(&mut self.changed)
     }
 
-    pub fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         let mut access = Access::default();
         let mut claims: BTreeMap<IpAddr, Vec<(Class<'_>, bool)>> = BTreeMap::new();
         let mut waiting: BTreeSet<Class<'_>> = BTreeSet::new();
@@ -151,21 +151,25 @@ fn owner<'a>(claims: &[(Class<'a>, bool)], waiting: &BTreeSet<Class<'a>>) -> Opt
 
 impl Access {
     /// Addresses of one family of a namespace's pods outside the DMZ.
-    pub fn outside_dmz(&self, namespace: &str, family: Family) -> impl Iterator<Item = IpAddr> {
+    pub(super) fn outside_dmz(
+        &self,
+        namespace: &str,
+        family: Family,
+    ) -> impl Iterator<Item = IpAddr> {
         of_namespace(&self.outside_dmz, namespace, family)
     }
 
-    pub fn in_dmz(&self, namespace: &str, family: Family) -> impl Iterator<Item = IpAddr> {
+    pub(super) fn in_dmz(&self, namespace: &str, family: Family) -> impl Iterator<Item = IpAddr> {
         of_namespace(&self.in_dmz, namespace, family)
     }
 
     /// Whether the pods of a namespace are the same.
-    pub fn is_same_for(&self, other: &Access, namespace: &str) -> bool {
+    pub(super) fn is_same_for(&self, other: &Self, namespace: &str) -> bool {
         self.outside_dmz.get(namespace) == other.outside_dmz.get(namespace)
             && self.in_dmz.get(namespace) == other.in_dmz.get(namespace)
     }
 
-    pub fn dmz_pods(&self) -> PerFamily<DmzPods> {
+    pub(super) fn dmz_pods(&self) -> PerFamily<DmzPods> {
         let of_family = |family| match self.dmz_is_incomplete {
             true => {
                 let mut known: Vec<IpAddr> = self

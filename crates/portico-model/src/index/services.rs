@@ -74,11 +74,11 @@ pub(super) struct Address {
 impl ServiceRecord {
     /// `None` if it is not for this proxy: headless, an alias, without any address, or another
     /// proxy's.
-    pub fn read(
+    pub(super) fn read(
         service: &Service,
         names: &mut Names,
         complaints: &mut Complaints<'_>,
-    ) -> Option<ServiceRecord> {
+    ) -> Option<Self> {
         let spec = &service.spec;
         let unproxied = match spec.cluster_ip.as_str() {
             // The API server gives every Service one; those of the node's operator may do without.
@@ -98,7 +98,7 @@ impl ServiceRecord {
                 .add("has a Local external traffic policy but no health-check node port".into());
         }
         let (load_balancer_ips, proxied_ips) = ingress(service, complaints);
-        let record = ServiceRecord {
+        let record = Self {
             created: order_of_time(service.metadata.creation_timestamp.as_deref()),
             cluster_ips: cluster_ips(spec, complaints),
             external_only: spec.cluster_ip.is_empty(),
@@ -130,13 +130,13 @@ impl ServiceRecord {
     }
 
     /// Not everything in the cluster may use it.
-    pub fn is_narrow(&self) -> bool {
+    pub(super) fn is_narrow(&self) -> bool {
         self.visibility != Visibility::Cluster
     }
 
     /// The API server lets a Service of a narrow visibility have a cluster IP alone, if it is
     /// Portico's; others do not look.
-    fn without_outside(self, complaints: &mut Complaints<'_>) -> ServiceRecord {
+    fn without_outside(self, complaints: &mut Complaints<'_>) -> Self {
         let has_node_ports = self.ports.iter().any(|port| port.node_port != 0);
         let addresses = [&self.external_ips, &self.load_balancer_ips];
         if has_node_ports || addresses.iter().any(|addresses| !addresses.is_empty()) {
@@ -149,7 +149,7 @@ impl ServiceRecord {
             node_port: 0,
             ..port
         };
-        ServiceRecord {
+        Self {
             external_ips: Box::default(),
             load_balancer_ips: Box::default(),
             proxied_ips: Box::default(),
@@ -161,7 +161,7 @@ impl ServiceRecord {
     }
 
     /// As if `ipMode: Proxy` were not written: every address of a load balancer is served here.
-    pub fn serve_proxied_ips(&mut self) {
+    pub(super) fn serve_proxied_ips(&mut self) {
         let proxied = std::mem::take(&mut self.proxied_ips);
         let delivered = std::mem::take(&mut self.load_balancer_ips);
         self.load_balancer_ips = sorted(delivered.into_iter().chain(proxied));
@@ -169,7 +169,7 @@ impl ServiceRecord {
 
     /// Every address of one port in one family, each once, in a fixed order. Empty if the Service
     /// is not of that family.
-    pub fn addresses(
+    pub(super) fn addresses(
         &self,
         port: &PortRecord,
         family: Family,
@@ -224,8 +224,8 @@ impl ServiceRecord {
         all
     }
 
-    /// Those of its cluster IPs; where it has none, those of its external IPs.
-    pub fn families(&self) -> PerFamily<bool> {
+    /// The families of its cluster IPs; where it has none, those of its external IPs.
+    pub(super) fn families(&self) -> PerFamily<bool> {
         let has = |family| match self.cluster_ips {
             PerFamily { v4: None, v6: None } if self.external_only => {
                 self.external_ips.iter().any(|ip| Family::of(*ip) == family)

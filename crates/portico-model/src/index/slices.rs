@@ -20,7 +20,7 @@ pub(super) struct SliceRecord {
     endpoints: Endpoints,
     /// The distinct lists of zones that endpoints of this slice are meant for.
     zones: Box<[Zones]>,
-    /// Where the endpoints are, each node once; only where somebody wants to know.
+    /// The nodes of the endpoints, each once; empty unless addresses are announced.
     places: Box<[Place]>,
 }
 
@@ -65,12 +65,12 @@ struct Place {
 
 impl Condition {
     /// It gets connections, if only for want of a better one.
-    pub fn is_usable(self) -> bool {
+    pub(super) fn is_usable(self) -> bool {
         self.ready || self.is_fallback()
     }
 
     /// It ends, and serves until then.
-    pub fn is_fallback(self) -> bool {
+    pub(super) fn is_fallback(self) -> bool {
         self.serving && self.terminating
     }
 }
@@ -94,12 +94,12 @@ pub(super) fn service_of(slice: &EndpointSlice) -> Option<&str> {
 
 impl SliceRecord {
     /// `None` for a slice of names instead of addresses.
-    pub fn read(
+    pub(super) fn read(
         slice: &EndpointSlice,
         node: &str,
         names: &mut Names,
         complaints: &mut Complaints<'_>,
-    ) -> Option<SliceRecord> {
+    ) -> Option<Self> {
         let mut zones = Vec::new();
         let endpoints = match Family::named(&slice.address_type)? {
             Family::V4 => Endpoints::V4(read_endpoints(
@@ -130,7 +130,7 @@ impl SliceRecord {
             .filter_map(|port| slice_port(port, names, complaints))
             .collect();
         let name = slice.metadata.name.as_str().into();
-        Some(SliceRecord {
+        Some(Self {
             name,
             ports,
             endpoints,
@@ -140,7 +140,7 @@ impl SliceRecord {
     }
 
     /// The same, with the nodes of its endpoints.
-    pub fn with_places(self, slice: &EndpointSlice, names: &mut Names) -> SliceRecord {
+    pub(super) fn with_places(self, slice: &EndpointSlice, names: &mut Names) -> Self {
         let mut places: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
         for endpoint in slice.endpoints.iter().flatten() {
             let condition = condition(endpoint, "");
@@ -155,7 +155,7 @@ impl SliceRecord {
             ready,
             fallback,
         });
-        SliceRecord {
+        Self {
             places: places.collect(),
             ..self
         }

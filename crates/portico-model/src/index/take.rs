@@ -147,7 +147,7 @@ impl Index {
     }
 
     /// Give up the frontends that Services no longer want, claim those that they want now, and
-    /// rebuild whoever gains or loses one by it.
+    /// rebuild the Services that gain or lose one by it.
     fn change_claims(&mut self) {
         let now = ClaimedWith {
             own: self.here.own,

@@ -16,7 +16,7 @@ pub(super) struct Needs {
 pub(super) struct Pools {
     pub cluster: Vec<Endpoint>,
     pub local: Vec<Endpoint>,
-    /// Somebody somewhere could serve, even if nobody in these pools.
+    /// An endpoint elsewhere could serve, even if none in these pools can.
     pub anywhere: bool,
 }
 

@@ -18,22 +18,27 @@ impl AddressRange {
         (first.is_ipv4() == last.is_ipv4() && first <= last).then_some(Self { first, last })
     }
 
+    /// The lowest address.
     pub fn first(&self) -> IpAddr {
         self.first
     }
 
+    /// The highest address.
     pub fn last(&self) -> IpAddr {
         self.last
     }
 
+    /// Whether it is a range of IPv4.
     pub fn is_ipv4(&self) -> bool {
         self.first.is_ipv4()
     }
 
+    /// Whether the address is in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.is_ipv4() == address.is_ipv4() && self.first <= address && address <= self.last
     }
 
+    /// Whether the two ranges have an address in common.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.is_ipv4() == other.is_ipv4() && self.first <= other.last && other.first <= self.last
     }

@@ -1,4 +1,5 @@
-//! Who answers on an address and port. Several service ports may claim one; exactly one owns it.
+//! The service port that answers on an address and port. Several service ports may claim one;
+//! exactly one owns it.
 
 use crate::hash::Map;
 use crate::key::ObjectKey;
@@ -11,16 +12,20 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Where packets go that belong to one frontend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontendKey {
+    /// The family of the frontend.
     pub family: Family,
     /// `None` for a node port.
     pub address: Option<IpAddr>,
+    /// The port that clients connect to.
     pub port: u16,
+    /// The protocol of the port.
     pub protocol: Protocol,
 }
 
 impl FrontendKey {
-    pub fn of(frontend: &Frontend, key: &PortKey) -> FrontendKey {
-        FrontendKey {
+    /// The key of a frontend of this service port.
+    pub fn of(frontend: &Frontend, key: &PortKey) -> Self {
+        Self {
             family: key.family,
             address: frontend.address,
             port: frontend.port,
@@ -41,21 +46,26 @@ impl fmt::Display for FrontendKey {
 }
 
 /// A service port that says a frontend is its own. The least claim is the owner: a cluster IP,
-/// which only the API server gives out, before an address that anybody can write into an object;
+/// which only the API server gives out, before an address that a client can write into an object;
 /// then the older Service; then the lesser key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
+    /// Whether the address can be written into the object, as opposed to a cluster IP.
     pub external: bool,
     /// Orders like the time of creation.
     pub created: u64,
+    /// The service port that claims.
     pub key: PortKey,
 }
 
 /// One frontend that more than one service port claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
+    /// The frontend that is claimed.
     pub frontend: FrontendKey,
+    /// The service port that has it.
     pub owner: PortKey,
+    /// The service port that claims it in vain.
     pub loser: PortKey,
 }
 
@@ -69,10 +79,11 @@ impl fmt::Display for Conflict {
     }
 }
 
+/// Which service port has each frontend, and which others claim it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontendIndex {
     owners: Map<FrontendKey, Claim>,
-    /// Who claims what somebody else owns: few, if any.
+    /// Claims of frontends that another service port owns: few, if any.
     others: BTreeSet<(FrontendKey, Claim)>,
     /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`): not ours,
     /// kept to say so.
@@ -85,7 +96,9 @@ pub struct FrontendIndex {
 /// A frontend that no Service is served on, though one asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// The frontend that is asked for.
     pub frontend: FrontendKey,
+    /// The service port that asks for it.
     pub key: PortKey,
     /// What the address is; for a node port, why there is none.
     pub reason: &'static str,
@@ -93,7 +106,7 @@ pub struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refusal {
+        let Self {
             frontend,
             key,
             reason,
@@ -111,7 +124,7 @@ impl fmt::Display for Refusal {
 
 /// What an address is that no Service may have: forwarding it would take the node's own traffic, or
 /// could not work. kube-apiserver refuses such cluster IPs and external IPs; a load balancer's
-/// address and another API server's objects are not checked by anybody else.
+/// address and another API server's objects are not checked elsewhere.
 pub fn unservable(address: IpAddr) -> Option<&'static str> {
     if address.is_loopback() {
         Some("a loopback address")
@@ -130,6 +143,7 @@ const NO_PARTITION: &str = "there is no PortPartition of the name in its annotat
                             portico.dev/port-partition; create it, or name another";
 
 impl FrontendIndex {
+    /// The service port that has this frontend.
     pub fn owner(&self, frontend: &FrontendKey) -> Option<&PortKey> {
         self.owners.get(frontend).map(|claim| &claim.key)
     }
@@ -180,7 +194,8 @@ impl FrontendIndex {
         self.others.iter().filter_map(conflict).collect()
     }
 
-    /// All at once, so that who takes a frontend over from whom does not depend on the order.
+    /// Releases and claims at once, so that the next owner of a frontend does not depend on their
+    /// order.
     pub(crate) fn exchange(&mut self, released: Claims, claimed: Claims) -> Moved {
         let mut touched: Vec<FrontendKey> = released
             .ours
@@ -288,7 +303,7 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub fn extend(&mut self, more: Claims) {
+    pub(crate) fn extend(&mut self, more: Self) {
         self.ours.extend(more.ours);
         self.proxied.extend(more.proxied);
         self.refused.extend(more.refused);
@@ -307,17 +322,18 @@ pub(crate) struct Moved {
 }
 
 impl Claim {
-    pub fn new(kind: FrontendKind, created: u64, key: PortKey) -> Claim {
-        Claim {
+    /// A claim of a frontend of this kind, by a Service that was created then.
+    pub fn new(kind: FrontendKind, created: u64, key: PortKey) -> Self {
+        Self {
             external: kind != FrontendKind::ClusterIp,
             created,
             key,
         }
     }
 
-    /// Before every claim that there can be.
-    fn least() -> Claim {
-        Claim {
+    /// A claim that is less than every other.
+    fn least() -> Self {
+        Self {
             external: false,
             created: 0,
             key: PortKey::least(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 type Entry = (PortKey, Arc<ServicePort>);
 
+/// The service ports of a table, each shared with what was handed out.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ports {
     /// Those of each Service, sorted; no Service has none.
@@ -18,11 +19,13 @@ pub struct Ports {
 }
 
 impl Ports {
+    /// The service port with this key.
     pub fn get(&self, key: &PortKey) -> Option<&Arc<ServicePort>> {
         let ports = self.of(&key.service);
         ports.get(place(ports, key).ok()?).map(|(_, port)| port)
     }
 
+    /// Whether there is a service port with this key.
     pub fn contains_key(&self, key: &PortKey) -> bool {
         self.get(key).is_some()
     }
@@ -49,6 +52,7 @@ impl Ports {
         None
     }
 
+    /// Removes the service port, and returns what it was.
     pub fn remove(&mut self, key: &PortKey) -> Option<Arc<ServicePort>> {
         let ports = self.services.get_mut(&key.service)?;
         let (_, port) = ports.remove(place(ports, key).ok()?);
@@ -59,10 +63,12 @@ impl Ports {
         Some(port)
     }
 
+    /// How many service ports there are.
     pub fn len(&self) -> usize {
         self.count
     }
 
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -78,12 +84,12 @@ impl Ports {
             .map(|(key, port)| (key, port))
     }
 
-    /// As [`iter`](Ports::iter).
+    /// The keys in the order of [`iter`](Ports::iter).
     pub fn keys(&self) -> impl Iterator<Item = &PortKey> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// For who goes through all of them often.
+    /// A sorted copy, for callers that go through all ports often.
     pub fn to_tree(&self) -> BTreeMap<PortKey, Arc<ServicePort>> {
         self.iter()
             .map(|(key, port)| (key.clone(), Arc::clone(port)))
@@ -92,8 +98,8 @@ impl Ports {
 }
 
 impl FromIterator<Entry> for Ports {
-    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Ports {
-        let mut ports = Ports::default();
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        let mut ports = Self::default();
         for (key, port) in entries {
             ports.insert(key, port);
         }
@@ -102,8 +108,8 @@ impl FromIterator<Entry> for Ports {
 }
 
 impl<const N: usize> From<[Entry; N]> for Ports {
-    fn from(entries: [Entry; N]) -> Ports {
-        Ports::from_iter(entries)
+    fn from(entries: [Entry; N]) -> Self {
+        Self::from_iter(entries)
     }
 }
 

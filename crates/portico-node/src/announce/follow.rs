@@ -22,13 +22,14 @@ use tokio::task::JoinSet;
 
 /// Changes that wait for the plan.
 const WAITING: usize = 64;
-/// Between looks for AddressPools where the API server does not have them, or does not show them.
+/// The time between looks for AddressPools where the API server does not have them, or does not
+/// show them.
 const ABSENT: Duration = Duration::from_secs(60);
 const POOLS: &str = "/apis/portico.dev/v1/addresspools?limit=1";
 
 /// What is new of the API.
 #[derive(Debug, PartialEq)]
-pub enum Change {
+pub(super) enum Change {
     /// A pool, with the second in which it was created; `None`: it is gone.
     Pool(String, Option<(i64, Box<AddressPoolSpec>)>),
     /// These are all pools.
@@ -37,7 +38,7 @@ pub enum Change {
     Nodes(BTreeSet<String>),
 }
 
-pub struct Follower {
+pub(super) struct Follower {
     client: Client,
     sender: mpsc::Sender<Change>,
     changes: mpsc::Receiver<Change>,
@@ -47,11 +48,11 @@ pub struct Follower {
 
 impl Follower {
     /// Follows pools, as soon as there is such a kind.
-    pub fn new(client: Client) -> Follower {
+    pub(super) fn new(client: Client) -> Self {
         let (sender, changes) = mpsc::channel(WAITING);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_pools(client.clone(), sender.clone()));
-        Follower {
+        Self {
             client,
             sender,
             changes,
@@ -61,15 +62,15 @@ impl Follower {
     }
 
     /// Follows Nodes too, from now on.
-    pub fn follow_nodes(&mut self) {
+    pub(super) fn follow_nodes(&mut self) {
         if !std::mem::replace(&mut self.nodes, true) {
             self.tasks
                 .spawn(follow_nodes(self.client.clone(), self.sender.clone()));
         }
     }
 
-    /// Nothing is lost if it is dropped half way.
-    pub async fn next(&mut self) -> Change {
+    /// The next change. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Change {
         match self.changes.recv().await {
             Some(change) => change,
             None => std::future::pending().await,

@@ -13,11 +13,11 @@ const SECRET: &str = "/api/v1/namespaces/kube-system/secrets/portico-announce";
 const FIELD: &str = "key";
 /// Shorter ones can be guessed.
 const SHORTEST: usize = 16;
-/// Between tries.
+/// The time between tries.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Reads it, however long that takes: the controller may come after us.
-pub async fn read(client: Client, file: Option<PathBuf>) -> Vec<u8> {
+pub(super) async fn read(client: Client, file: Option<PathBuf>) -> Vec<u8> {
     let mut told = String::new();
     loop {
         let read = match &file {

@@ -1,5 +1,5 @@
-//! Changes that wait for whoever announces them. Nobody waits for who is slow: what changes again
-//! meanwhile is sent once.
+//! Changes that wait for a speaker that announces them. A slow speaker delays nothing: what changes
+//! again meanwhile is sent once.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 /// What addresses have now, or no more.
 type Changes<V> = Vec<(IpAddr, Option<V>)>;
 
-pub struct Outbox<V> {
-    /// `None` until somebody is there.
+pub(super) struct Outbox<V> {
+    /// `None` until the speaker is connected.
     sender: Option<mpsc::Sender<Changes<V>>>,
     waiting: BTreeMap<IpAddr, Option<V>>,
     /// The first ones, which are all that there are, were sent.
@@ -18,7 +18,7 @@ pub struct Outbox<V> {
 
 impl<V> Default for Outbox<V> {
     fn default() -> Self {
-        Outbox {
+        Self {
             sender: None,
             waiting: BTreeMap::new(),
             begun: false,
@@ -27,25 +27,25 @@ impl<V> Default for Outbox<V> {
 }
 
 impl<V> Outbox<V> {
-    pub fn put(&mut self, changes: Changes<V>) {
+    pub(super) fn put(&mut self, changes: Changes<V>) {
         self.waiting.extend(changes);
         if !self.begun {
             self.waiting.retain(|_, now| now.is_some());
         }
     }
 
-    /// Whom changes go to.
-    pub fn connect(&mut self, sender: mpsc::Sender<Changes<V>>) {
+    /// Connects the speaker that the changes go to.
+    pub(super) fn connect(&mut self, sender: mpsc::Sender<Changes<V>>) {
         self.sender = Some(sender);
     }
 
-    pub fn is_connected(&self) -> bool {
+    pub(super) fn is_connected(&self) -> bool {
         self.sender.is_some()
     }
 
     /// Sends what waits, once there is something and room for it. Nothing is lost if it is dropped
     /// half way.
-    pub async fn deliver(&mut self) {
+    pub(super) async fn deliver(&mut self) {
         if let Some(sender) = &self.sender
             && (!self.begun || !self.waiting.is_empty())
             && let Ok(room) = sender.reserve().await
@@ -54,7 +54,7 @@ impl<V> Outbox<V> {
             self.begun = true;
             return;
         }
-        // Nothing to do, or nobody to do it for.
+        // Without changes, or without a speaker, there is nothing to send.
         std::future::pending().await
     }
 }

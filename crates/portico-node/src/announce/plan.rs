@@ -1,5 +1,5 @@
-//! Who announces what: pools, Nodes and what Services have become shares on layer 2 and the routes
-//! of this node. Pure.
+//! Which node announces which address: pools, Nodes and what Services have become shares on layer 2
+//! and the routes of this node. Pure.
 //!
 //! A change costs what it touches: the addresses of a Service, those in a pool, or those whose
 //! nodes are others now.
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What of a Node matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeFacts {
+pub(super) struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     pub addresses: Vec<IpAddr>,
     /// It is excluded from load balancers, being deleted, or about to be.
@@ -26,7 +26,7 @@ pub struct NodeFacts {
 }
 
 /// What is to be announced, as far as everything is known.
-pub struct Plan {
+pub(super) struct Plan {
     node: Arc<str>,
     nodes: BTreeMap<Arc<str>, NodeFacts>,
     /// The nodes that are not leaving.
@@ -52,12 +52,12 @@ struct Address {
 
 /// What changed since the last [`Plan::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub(super) struct Changes {
     pub shares: ShareChanges,
     pub routes: RouteChanges,
 }
 
-/// Who can serve an address.
+/// The nodes that can serve an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Servers {
     Nobody,
@@ -67,9 +67,9 @@ enum Servers {
 }
 
 impl Plan {
-    /// Of this node.
-    pub fn new(node: Arc<str>) -> Plan {
-        Plan {
+    /// An empty plan for this node.
+    pub(super) fn new(node: Arc<str>) -> Self {
+        Self {
             node,
             nodes: BTreeMap::new(),
             peers: Peers::new(),
@@ -80,7 +80,7 @@ impl Plan {
         }
     }
 
-    pub fn set_service(&mut self, name: ObjectKey, now: Option<Arc<Announceable>>) {
+    pub(super) fn set_service(&mut self, name: ObjectKey, now: Option<Arc<Announceable>>) {
         let before = match &now {
             Some(now) => self.services.insert(name.clone(), Arc::clone(now)),
             None => self.services.remove(&name),
@@ -102,7 +102,7 @@ impl Plan {
     }
 
     /// A pool that is there, created at this second, or (`None`) no more.
-    pub fn set_pool(&mut self, name: &str, now: Option<(i64, &AddressPoolSpec)>) {
+    pub(super) fn set_pool(&mut self, name: &str, now: Option<(i64, &AddressPoolSpec)>) {
         let key = self.pools.keys().find(|(_, known)| known == name).cloned();
         let before = key.and_then(|key| self.pools.remove_entry(&key));
         let now =
@@ -117,18 +117,18 @@ impl Plan {
         self.pools.extend(now);
     }
 
-    pub fn pool_names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn pool_names(&self) -> impl Iterator<Item = &str> {
         self.pools.keys().map(|(_, name)| name.as_str())
     }
 
     /// Some pool wants its addresses on layer 2.
-    pub fn has_layer2(&self) -> bool {
+    pub(super) fn has_layer2(&self) -> bool {
         self.pools.values().any(|pool| pool.layer2)
     }
 
     /// A Node that is there, or (`None`) no more. Says whether the peers, or this node's labels,
     /// are others now.
-    pub fn set_node(&mut self, name: &str, now: Option<NodeFacts>) -> bool {
+    pub(super) fn set_node(&mut self, name: &str, now: Option<NodeFacts>) -> bool {
         let before = self.nodes.get(name);
         if before == now.as_ref() {
             return false;
@@ -170,33 +170,33 @@ impl Plan {
     }
 
     /// All Nodes that are known, those that are leaving too, with their addresses.
-    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &[IpAddr])> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &[IpAddr])> {
         let nodes = self.nodes.iter();
         nodes.map(|(name, facts)| (name, facts.addresses.as_slice()))
     }
 
     /// Addresses that nodes may announce.
-    pub fn announced(&self) -> impl Iterator<Item = AddressRange> {
+    pub(super) fn announced(&self) -> impl Iterator<Item = AddressRange> {
         let pools = self.pools.values();
         pools
             .filter(|pool| pool.layer2 || pool.bgp.is_some())
             .flat_map(|pool| pool.ranges.iter().copied())
     }
 
-    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(|name| &**name)
     }
 
-    pub fn peers(&self) -> &Peers {
+    pub(super) fn peers(&self) -> &Peers {
         &self.peers
     }
 
     /// This node, as others know it.
-    pub fn own(&self) -> Option<&NodeFacts> {
+    pub(super) fn own(&self) -> Option<&NodeFacts> {
         self.nodes.get(&self.node)
     }
 
-    pub fn take(&mut self) -> Changes {
+    pub(super) fn take(&mut self) -> Changes {
         let mut changes = Changes::default();
         for address in std::mem::take(&mut self.dirty) {
             let (share, route) = self.decide(address);
@@ -264,28 +264,28 @@ fn inside(addresses: &BTreeMap<IpAddr, Address>, pool: &Pool) -> impl Iterator<I
 }
 
 impl Servers {
-    fn of(service: &Announceable, family: Family) -> Servers {
+    fn of(service: &Announceable, family: Family) -> Self {
         match (service.served.get(family), service.local) {
-            (false, _) => Servers::Nobody,
-            (true, false) => Servers::Everybody,
-            (true, true) => Servers::Only(service.nodes.get(family).to_vec()),
+            (false, _) => Self::Nobody,
+            (true, false) => Self::Everybody,
+            (true, true) => Self::Only(service.nodes.get(family).to_vec()),
         }
     }
 
     fn include(&self, node: &Arc<str>) -> bool {
         match self {
-            Servers::Nobody => false,
-            Servers::Everybody => true,
-            Servers::Only(nodes) => nodes.binary_search(node).is_ok(),
+            Self::Nobody => false,
+            Self::Everybody => true,
+            Self::Only(nodes) => nodes.binary_search(node).is_ok(),
         }
     }
 
-    /// Who serves both; what nobody serves does not count.
-    fn and(self, other: Servers) -> Servers {
+    /// The nodes that serve both; a Service that no node serves does not count.
+    fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Servers::Nobody, one) | (one, Servers::Nobody) => one,
-            (Servers::Everybody, one) | (one, Servers::Everybody) => one,
-            (Servers::Only(one), Servers::Only(other)) => Servers::Only(
+            (Self::Nobody, one) | (one, Self::Nobody) => one,
+            (Self::Everybody, one) | (one, Self::Everybody) => one,
+            (Self::Only(one), Self::Only(other)) => Self::Only(
                 one.into_iter()
                     .filter(|node| other.binary_search(node).is_ok())
                     .collect(),
@@ -293,13 +293,13 @@ impl Servers {
         }
     }
 
-    fn or(self, other: Servers) -> Servers {
+    fn or(self, other: Self) -> Self {
         match (self, other) {
-            (Servers::Nobody, one) | (one, Servers::Nobody) => one,
-            (Servers::Everybody, _) | (_, Servers::Everybody) => Servers::Everybody,
-            (Servers::Only(one), Servers::Only(other)) => {
+            (Self::Nobody, one) | (one, Self::Nobody) => one,
+            (Self::Everybody, _) | (_, Self::Everybody) => Self::Everybody,
+            (Self::Only(one), Self::Only(other)) => {
                 let both: BTreeSet<Arc<str>> = one.into_iter().chain(other).collect();
-                Servers::Only(both.into_iter().collect())
+                Self::Only(both.into_iter().collect())
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Announcing from start to end: brings the plan, the API and those who announce together.
+//! Announcing from start to end: brings the plan, the API and the speakers together.
 //!
-//! Nothing is begun before pools, Nodes and all Services are known: whoever announces takes the
-//! first that it is told for all there is. At the end layer 2 hands its addresses over, and BGP
-//! closes its connections as for a restart.
+//! Nothing is begun before pools, Nodes and all Services are known: a speaker takes the first set
+//! that it gets for all there is. At the end layer 2 hands its addresses over, and BGP closes its
+//! connections as for a restart.
 
 use super::bgp;
 use super::follow::{Change, Follower};
@@ -24,9 +24,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Changes that wait for whoever announces.
+/// The most changes that wait for a speaker.
 const WAITING: usize = 4;
-/// For addresses to be handed over.
+/// The time limit for addresses to be handed over.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What Services have, or no more. The first ones are all that there are.
@@ -37,7 +37,9 @@ pub type ToEdge = watch::Sender<Option<Option<Surroundings>>>;
 
 /// What it works with.
 pub struct Parts {
+    /// A client of the API server.
     pub client: Client,
+    /// The name of this node.
     pub node: Arc<str>,
     /// One of its addresses.
     pub own: Option<IpAddr>,
@@ -47,13 +49,16 @@ pub struct Parts {
     pub edge: Option<ToEdge>,
     /// For the node's report.
     pub report: watch::Sender<Option<Announcing>>,
-    /// Of the key of heartbeats, if it is in a file.
+    /// The file with the key of heartbeats, where it is not in a Secret.
     pub key_file: Option<PathBuf>,
-    /// Of heartbeats.
+    /// The UDP port of heartbeats.
     pub port: u16,
-    /// The kernel answers for addresses that this node forwards, whoever is to.
+    /// Whether the kernel answers ARP requests for addresses that this node forwards, also where
+    /// another node is to announce them.
     pub kernel_answers: bool,
+    /// The metrics of BGP sessions.
     pub bgp: bgp::Metrics,
+    /// The metrics of layer 2.
     pub l2: l2::Metrics,
 }
 
@@ -127,7 +132,7 @@ struct Announcer {
     running: JoinSet<()>,
 }
 
-/// Of what all has come in.
+/// Which inputs have come in so far.
 #[derive(Default)]
 struct Known {
     services: bool,
@@ -136,8 +141,8 @@ struct Known {
 }
 
 impl Announcer {
-    fn new(parts: Parts) -> Announcer {
-        Announcer {
+    fn new(parts: Parts) -> Self {
+        Self {
             plan: Plan::new(Arc::clone(&parts.node)),
             parts,
             key: None,
@@ -302,9 +307,9 @@ impl Announcer {
         }));
     }
 
-    /// Those who announce end when nobody tells them anything any more.
+    /// The speakers end when their senders are dropped.
     async fn finish(self) {
-        let Announcer {
+        let Self {
             mut running,
             routes,
             shares,

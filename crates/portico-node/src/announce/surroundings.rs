@@ -18,7 +18,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Follows the links of this node.
-pub struct Neighbours {
+pub(super) struct Neighbours {
     watch: Option<Watch>,
     /// As they were read last.
     links: Option<Links>,
@@ -28,8 +28,8 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// Belongs to the network namespace of the calling thread.
-    pub fn new() -> Neighbours {
-        Neighbours {
+    pub(super) fn new() -> Self {
+        Self {
             watch: None,
             links: None,
             stale: true,
@@ -37,7 +37,7 @@ impl Neighbours {
     }
 
     /// The links were read anew. Nothing is lost if it is dropped half way.
-    pub async fn changed(&mut self) {
+    pub(super) async fn changed(&mut self) {
         if let Some(watch) = self.watch.as_mut().filter(|_| !self.stale) {
             watch.changed().await;
             self.stale = true;
@@ -60,7 +60,7 @@ impl Neighbours {
     }
 
     /// `None` until the links are known.
-    pub fn surroundings(&self, plan: &Plan) -> Option<Surroundings> {
+    pub(super) fn surroundings(&self, plan: &Plan) -> Option<Surroundings> {
         let links = self.links.as_ref()?;
         Some(surroundings(plan, |address| links.reach(address)))
     }

@@ -20,7 +20,7 @@ use std::time::SystemTime;
 use tokio::sync::Mutex;
 use tower::{BoxError, Service};
 
-pub struct Credentials {
+pub(super) struct Credentials {
     access: ApiAccess,
     made: Mutex<Option<Made>>,
     /// The server does not know us by them.
@@ -32,12 +32,12 @@ struct Made {
     from: Vec<(PathBuf, Option<Version>)>,
 }
 
-/// Of a file. One that is renamed into its place is another.
+/// The version of a file, which changes when another is renamed into its place.
 type Version = (u64, SystemTime, u64);
 
 impl Credentials {
-    pub fn new(access: ApiAccess) -> Arc<Credentials> {
-        Arc::new(Credentials {
+    pub(super) fn new(access: ApiAccess) -> Arc<Self> {
+        Arc::new(Self {
             access,
             made: Mutex::new(None),
             refused: AtomicBool::new(false),
@@ -95,7 +95,7 @@ fn version(path: &PathBuf) -> Option<Version> {
 
 /// Asks with the credentials of the moment.
 #[derive(Clone)]
-pub struct Renewed(pub Arc<Credentials>);
+pub(super) struct Renewed(pub Arc<Credentials>);
 
 impl Service<Request<Body>> for Renewed {
     type Response = Response<Body>;
@@ -107,7 +107,7 @@ impl Service<Request<Body>> for Renewed {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Renewed(credentials) = self.clone();
+        let Self(credentials) = self.clone();
         Box::pin(async move {
             let client = credentials.client().await?;
             let answer = client.send(request).await?;

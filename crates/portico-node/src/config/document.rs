@@ -2,8 +2,8 @@
 //! leaf by leaf.
 //!
 //! Reading a leaf checks it, gives it its default, and remembers what came of it. So in the end it
-//! is known what was wrong, what nobody asked for, and how the whole configuration looks with its
-//! defaults.
+//! is known what was wrong, which fields were not read, and how the whole configuration looks with
+//! its defaults.
 
 use portico_model::duration;
 use serde_json::{Map, Value};
@@ -13,9 +13,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// How the operator knows a field: by its path, or by the flag that sets it.
-pub type FieldName = fn(&str) -> String;
+pub(super) type FieldName = fn(&str) -> String;
 
-pub struct Document {
+pub(super) struct Document {
     tree: Value,
     name: FieldName,
     resolved: Value,
@@ -25,9 +25,9 @@ pub struct Document {
 }
 
 impl Document {
-    pub fn new(tree: Value, name: FieldName) -> Document {
+    pub(super) fn new(tree: Value, name: FieldName) -> Self {
         let resolved = Value::Object(Map::new());
-        Document {
+        Self {
             tree,
             name,
             resolved,
@@ -38,22 +38,22 @@ impl Document {
     }
 
     /// How people call this field.
-    pub fn name(&self, path: &str) -> String {
+    pub(super) fn name(&self, path: &str) -> String {
         (self.name)(path)
     }
 
-    pub fn problem(&mut self, path: &str, problem: impl AsRef<str>) {
+    pub(super) fn problem(&mut self, path: &str, problem: impl AsRef<str>) {
         let name = self.name(path);
         self.problems.push(format!("{name}: {}", problem.as_ref()));
     }
 
-    /// Everything that is wrong.
-    pub fn problems(&mut self) -> Vec<String> {
+    /// Takes the list of everything that is wrong.
+    pub(super) fn problems(&mut self) -> Vec<String> {
         std::mem::take(&mut self.problems)
     }
 
     /// The whole configuration with defaults.
-    pub fn resolved(self) -> Value {
+    pub(super) fn resolved(self) -> Value {
         self.resolved
     }
 
@@ -70,7 +70,7 @@ impl Document {
 
     /// A default that a file would not have: written out, so that a file made of this means the
     /// same.
-    pub fn resolve_to(&mut self, path: &str, text: &str) {
+    pub(super) fn resolve_to(&mut self, path: &str, text: &str) {
         self.resolve(path, Value::from(vec![text]));
     }
 
@@ -79,7 +79,7 @@ impl Document {
     }
 
     /// A text; missing and empty are the same.
-    pub fn text(&mut self, path: &str, default: &str) -> String {
+    pub(super) fn text(&mut self, path: &str, default: &str) -> String {
         let text = match self.find(path) {
             None => String::new(),
             Some(Value::String(text)) => text,
@@ -98,7 +98,7 @@ impl Document {
         text
     }
 
-    pub fn switch(&mut self, path: &str, default: bool) -> bool {
+    pub(super) fn switch(&mut self, path: &str, default: bool) -> bool {
         let value = match self.find(path) {
             None => default,
             Some(Value::Bool(value)) => value,
@@ -112,7 +112,7 @@ impl Document {
         value
     }
 
-    pub fn number(&mut self, path: &str, range: RangeInclusive<i64>, default: i64) -> i64 {
+    pub(super) fn number(&mut self, path: &str, range: RangeInclusive<i64>, default: i64) -> i64 {
         let found = self.find(path);
         let number = match &found {
             None => Some(default),
@@ -138,7 +138,7 @@ impl Document {
         value
     }
 
-    pub fn duration(&mut self, path: &str, default: Duration) -> Duration {
+    pub(super) fn duration(&mut self, path: &str, default: Duration) -> Duration {
         let value = match self.find(path) {
             None => default,
             Some(Value::String(text)) => duration::parse(&text).unwrap_or_else(|| {
@@ -162,7 +162,7 @@ impl Document {
     }
 
     /// A duration where zero means the default.
-    pub fn period(&mut self, path: &str, default: Duration) -> Duration {
+    pub(super) fn period(&mut self, path: &str, default: Duration) -> Duration {
         match self.duration(path, default) {
             Duration::ZERO => {
                 self.resolve(path, duration::print(default).into());
@@ -173,7 +173,7 @@ impl Document {
     }
 
     /// A list of texts, or one text with commas.
-    pub fn list(&mut self, path: &str) -> Vec<String> {
+    pub(super) fn list(&mut self, path: &str) -> Vec<String> {
         let list: Option<Vec<String>> = match self.find(path) {
             None => Some(Vec::new()),
             Some(Value::String(text)) => {
@@ -196,7 +196,7 @@ impl Document {
 
     /// An address to listen on, with or without a port. Empty is the default in a file (`None`
     /// where there is none), and means "do not listen" where `empty_is_off`.
-    pub fn socket(
+    pub(super) fn socket(
         &mut self,
         path: &str,
         default: SocketAddr,
@@ -227,8 +227,8 @@ impl Document {
         Some(address)
     }
 
-    /// Something that has no meaning here: whether it was set to anything but nothing.
-    pub fn meaningless(&mut self, path: &str) -> bool {
+    /// Whether a field that has no meaning here was set to anything but its zero value.
+    pub(super) fn meaningless(&mut self, path: &str) -> bool {
         let Some(value) = self.find(path) else {
             return false;
         };
@@ -237,24 +237,24 @@ impl Document {
     }
 
     /// Whether it is set to anything but nothing.
-    pub fn says(&self, path: &str) -> bool {
+    pub(super) fn says(&self, path: &str) -> bool {
         self.look(path).is_some_and(says_something)
     }
 
     /// Whether anything is written there but null.
-    pub fn has(&self, path: &str) -> bool {
+    pub(super) fn has(&self, path: &str) -> bool {
         self.look(path).is_some_and(|value| !value.is_null())
     }
 
     /// What is written at one path counts at another.
-    pub fn copy(&mut self, from: &str, to: &str) {
+    pub(super) fn copy(&mut self, from: &str, to: &str) {
         if let Some(value) = self.look(from).cloned() {
             set(&mut self.tree, to, value);
         }
     }
 
     /// Read something of which nothing that is wrong is a problem, if it is `lenient`.
-    pub fn leniently<T>(&mut self, lenient: bool, read: impl FnOnce(&mut Document) -> T) -> T {
+    pub(super) fn leniently<T>(&mut self, lenient: bool, read: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.problems.len();
         let found = read(self);
         if lenient {
@@ -265,12 +265,12 @@ impl Document {
     }
 
     /// What was wrong and does not matter.
-    pub fn passed_over(&mut self) -> Vec<String> {
+    pub(super) fn passed_over(&mut self) -> Vec<String> {
         std::mem::take(&mut self.passed_over)
     }
 
-    /// The paths that are written down and that nobody asked for.
-    pub fn unknown(&self) -> Vec<String> {
+    /// The paths that are written down and that were not read: unknown fields.
+    pub(super) fn unknown(&self) -> Vec<String> {
         let mut unknown = Vec::new();
         if let Value::Object(fields) = &self.tree {
             self.collect_unknown("", fields, &mut unknown);
@@ -302,7 +302,7 @@ impl Document {
 }
 
 /// Put a value at a path, making the sections above it.
-pub fn set(tree: &mut Value, path: &str, value: Value) {
+pub(super) fn set(tree: &mut Value, path: &str, value: Value) {
     let mut place = tree;
     for key in path.split('.') {
         if !place.is_object() {
@@ -314,7 +314,7 @@ pub fn set(tree: &mut Value, path: &str, value: Value) {
     *place = value;
 }
 
-/// Whether it differs from what a generated file has where nobody decided anything.
+/// Whether it differs from what a generated file has for an unset field.
 fn says_something(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 /// One flag.
 pub struct Flag {
+    /// The name, without the dashes.
     pub name: &'static str,
     takes: Takes,
     /// The fields it sets; none for flags that are looked up by name.
@@ -86,7 +87,7 @@ const fn no_effect(
 
 const ONLY_GO: &str = "there is nothing like it here";
 
-pub const FLAGS: &[Flag] = &[
+pub(super) const FLAGS: &[Flag] = &[
     always(
         "config",
         One("FILE"),
@@ -470,7 +471,7 @@ pub const FLAGS: &[Flag] = &[
 ];
 
 /// The flag that sets a field, or else the field itself.
-pub fn name_of_field(field: &str) -> String {
+pub(super) fn name_of_field(field: &str) -> String {
     let setter = FLAGS.iter().find(|flag| flag.fields.contains(&field));
     setter.map_or_else(|| field.to_owned(), |flag| format!("--{}", flag.name))
 }
@@ -480,10 +481,12 @@ pub fn name_of_field(field: &str) -> String {
 pub struct Arguments(BTreeMap<&'static str, Vec<String>>);
 
 impl Arguments {
+    /// The value of a flag, if it was given.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.last().map(String::as_str)
     }
 
+    /// Whether a flag without a value was given, or one with the value `true`.
     pub fn switch(&self, name: &str) -> bool {
         self.text(name) == Some("true")
     }
@@ -525,7 +528,7 @@ impl FromArgMatches for Arguments {
         let given = |flag: &Flag| -> Option<Vec<String>> {
             Some(matches.get_many::<String>(flag.name)?.cloned().collect())
         };
-        Ok(Arguments(
+        Ok(Self(
             FLAGS
                 .iter()
                 .filter_map(|flag| Some((flag.name, given(flag)?)))
@@ -534,7 +537,7 @@ impl FromArgMatches for Arguments {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        self.0.extend(Arguments::from_arg_matches(matches)?.0);
+        self.0.extend(Self::from_arg_matches(matches)?.0);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ const SYNC_PERIOD: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What is wrong is kept in the document; what comes back is of use only if nothing is.
-pub fn read(
+pub(super) fn read(
     document: &mut Document,
     arguments: &Arguments,
     file: bool,
@@ -119,7 +119,7 @@ pub fn read(
 
 /// A file without a mode was written for a kube-proxy that uses iptables then. What it says of
 /// masquerading and of how often to compare is meant all the same. Says whether there was anything.
-pub fn adopt_iptables(document: &mut Document) -> bool {
+pub(super) fn adopt_iptables(document: &mut Document) -> bool {
     const FIELDS: [&str; 3] = ["masqueradeAll", "masqueradeBit", "syncPeriod"];
     let [from, to] =
         ["iptables", "nftables"].map(|section| FIELDS.map(|field| format!("{section}.{field}")));

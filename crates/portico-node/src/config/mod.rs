@@ -1,4 +1,4 @@
-//! From arguments and a configuration file to a [`Config`], once. After that nobody looks at flags.
+//! From arguments and a configuration file to a [`Config`], once. After that no code reads flags.
 //!
 //! [`flags`] has the command line, [`document`] reads values, [`meaning`] knows what they mean.
 
@@ -32,25 +32,37 @@ const NO_EFFECT: &[(&str, &str)] = &[
 /// What the daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// The dataplane.
     pub mode: Mode,
+    /// What forwarding depends on beside objects.
     pub settings: Settings,
+    /// What counts in ipvs mode only.
     pub ipvs: Ipvs,
+    /// How the API server is reached.
     pub api: ApiAccess,
+    /// Where the node's health is served; `None` for nowhere.
     pub healthz: Option<SocketAddr>,
+    /// Where metrics are served; `None` for nowhere.
     pub metrics: Option<SocketAddr>,
     /// A taken port ends the daemon.
     pub bind_hard_fail: bool,
+    /// How often the kernel is compared with the table.
     pub sync_period: Duration,
+    /// What is set of the kernel's connection tracker.
     pub sysctls: sysctl::Settings,
+    /// The value for `/proc/self/oom_score_adj`.
     pub oom_score_adj: i32,
+    /// Where the last known objects are kept.
     pub data_dir: DataDir,
     /// The folder of static Services.
     pub static_services: Option<PathBuf>,
+    /// Whether and how addresses of load balancers are announced.
     pub announce: Announce,
     /// Connections from outside go to the node that all nodes agree upon, where that is possible.
     pub edge: bool,
     /// Metrics tell how many connections each endpoint has.
     pub count_connections: bool,
+    /// How much is logged, and in which form.
     pub logging: Logging,
     /// The configuration file, which ends the daemon when it changes.
     pub file: Option<PathBuf>,
@@ -59,26 +71,31 @@ pub struct Config {
 }
 
 impl Config {
-    /// As a configuration file, with all defaults.
+    /// Prints a configuration file, with all defaults.
     pub fn print(&self) -> String {
         // A tree of texts, numbers and lists always serialises.
         serde_saphyr::to_string(&self.resolved).unwrap_or_default()
     }
 }
 
+/// The dataplanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// Maps and a few chains of nftables.
     Nftables,
+    /// Chains of iptables, by `iptables-restore`.
     Iptables,
+    /// Virtual servers of IPVS.
     Ipvs,
 }
 
 impl Mode {
+    /// The name of the mode in flags and reports.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Nftables => "nftables",
-            Mode::Iptables => "iptables",
-            Mode::Ipvs => "ipvs",
+            Self::Nftables => "nftables",
+            Self::Iptables => "iptables",
+            Self::Ipvs => "ipvs",
         }
     }
 }
@@ -86,29 +103,37 @@ impl Mode {
 /// What counts in ipvs mode only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ipvs {
+    /// The scheduler of virtual servers, such as `rr`.
     pub scheduler: String,
-    /// Virtual servers there are somebody else's.
+    /// Virtual servers on these addresses belong to other programs.
     pub excluded: Vec<IpNet>,
+    /// Whether the kernel answers ARP only for addresses of the link that a request came by.
     pub strict_arp: bool,
     /// Zero leaves what the kernel has.
     pub tcp_timeout: Duration,
+    /// The same for connections after a FIN.
     pub tcp_fin_timeout: Duration,
+    /// The same for UDP.
     pub udp_timeout: Duration,
 }
 
+/// How the API server is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiAccess {
     /// `None`: the pod's own.
     pub kubeconfig: Option<PathBuf>,
+    /// The address of the API server, in place of the kubeconfig's.
     pub server: Option<String>,
 }
 
+/// The folder for the last known objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataDir {
     /// Nothing is remembered.
     None,
     /// Used if it can be.
     Default(PathBuf),
+    /// Has to be usable.
     Given(PathBuf),
 }
 
@@ -119,22 +144,29 @@ pub struct Announce {
     pub enabled: bool,
     /// The key of heartbeats; `None`: it is in a Secret.
     pub key_file: Option<PathBuf>,
-    /// Of heartbeats.
+    /// The UDP port of heartbeats.
     pub port: u16,
 }
 
+/// How much is logged, and in which form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Logging {
+    /// The number of `--v`.
     pub verbosity: u32,
+    /// Whether lines are JSON.
     pub json: bool,
 }
 
 /// What the process was started for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
+    /// Forward until it is told to stop.
     Run,
+    /// Remove all rules, and end.
     Cleanup,
+    /// Set what needs privileges, and end.
     InitOnly,
+    /// Write the configuration with its defaults to this file, and end.
     WriteConfig(PathBuf),
 }
 
@@ -143,18 +175,23 @@ pub enum Task {
 pub struct Surroundings {
     /// `$NODE_NAME`.
     pub node_name: Option<String>,
+    /// The name of the host.
     pub hostname: String,
 }
 
+/// A configuration, and what to do with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
+    /// The configuration with its defaults.
     pub config: Config,
+    /// What the process was started for.
     pub task: Task,
     /// What the operator should know, for the log.
     pub warnings: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum ConfigError {
     #[error("cannot read --config={path}", path = .path.display())]
     Read {

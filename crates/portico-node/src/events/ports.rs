@@ -8,14 +8,19 @@ use std::path::Path;
 
 /// A program waits here for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listener {
+pub(super) struct Listener {
     pub protocol: Protocol,
     pub address: SocketAddr,
 }
 
 impl Listener {
     /// It would get what a node port takes.
-    pub fn is_in_the_way(&self, key: &PortKey, port: u16, addresses: &NodePortAddresses) -> bool {
+    pub(super) fn is_in_the_way(
+        &self,
+        key: &PortKey,
+        port: u16,
+        addresses: &NodePortAddresses,
+    ) -> bool {
         let ip = self.address.ip();
         // `::` takes IPv4 as well, unless it was told not to.
         let family = Family::of(ip) == key.family || (ip.is_unspecified() && ip.is_ipv6());
@@ -29,7 +34,7 @@ impl Listener {
 }
 
 /// All of them.
-pub fn listeners(root: &Path) -> Vec<Listener> {
+pub(super) fn listeners(root: &Path) -> Vec<Listener> {
     const TABLES: [(&str, Protocol, &str); 4] = [
         ("tcp", Protocol::Tcp, "0A"),
         ("tcp6", Protocol::Tcp, "0A"),
@@ -71,13 +76,13 @@ fn parse(text: &str) -> Option<SocketAddr> {
 
 /// The ports that the kernel takes for the node's own connections.
 #[derive(Debug, Default)]
-pub struct Ephemeral {
+pub(super) struct Ephemeral {
     range: Option<RangeInclusive<u16>>,
     reserved: Vec<RangeInclusive<u16>>,
 }
 
 impl Ephemeral {
-    pub fn contains(&self, port: u16) -> bool {
+    pub(super) fn contains(&self, port: u16) -> bool {
         self.range
             .as_ref()
             .is_some_and(|range| range.contains(&port))
@@ -85,7 +90,7 @@ impl Ephemeral {
     }
 }
 
-pub fn ephemeral(root: &Path) -> Ephemeral {
+pub(super) fn ephemeral(root: &Path) -> Ephemeral {
     let read = |name: &str| {
         fs::read_to_string(root.join("proc/sys/net/ipv4").join(name)).unwrap_or_default()
     };

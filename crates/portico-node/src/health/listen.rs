@@ -11,6 +11,7 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use tokio::net::TcpListener;
 
+/// An answer with its whole body.
 pub type Answer = Response<Full<Bytes>>;
 
 /// For each listening socket.
@@ -19,7 +20,9 @@ const MOST_CONNECTIONS: usize = 128;
 /// Answers on the IPv6 wildcard address go to both families.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
+    /// The family of the address alone.
     OneFamily,
+    /// Both families, where the address is the unspecified one.
     BothFamilies,
 }
 
@@ -38,6 +41,7 @@ pub fn bind_everywhere(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
+/// A listening socket, which does not block.
 pub fn bind(address: SocketAddr, reach: Reach) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -93,6 +97,7 @@ pub fn text(body: String) -> Answer {
     )
 }
 
+/// The answer 404.
 pub fn not_found() -> Answer {
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     plain(

@@ -5,9 +5,9 @@
 //! share.
 
 pub mod listen;
-pub mod node;
-pub mod service;
-pub mod state;
+pub(crate) mod node;
+pub(crate) mod service;
+pub(crate) mod state;
 #[cfg(test)]
 mod testing;
 
@@ -17,15 +17,16 @@ use state::{Health, Moment, Verdict};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The node's health with the real clock, shared by those who report and those who answer.
+/// The node's health with the real clock, shared by the tasks that report and those that answer
+/// probes.
 #[derive(Clone, Debug)]
 pub struct Monitor(Arc<Mutex<Health>>);
 
 impl Monitor {
     /// Unhealthy when changes wait for `limit` (kube-proxy: twice the sync period); only for the
     /// families `served`.
-    pub fn new(limit: Duration, served: &[Family]) -> Monitor {
-        Monitor(Arc::new(Mutex::new(Health::new(limit, served, now()))))
+    pub fn new(limit: Duration, served: &[Family]) -> Self {
+        Self(Arc::new(Mutex::new(Health::new(limit, served, now()))))
     }
 
     /// A change came in that is not in the kernel yet.
@@ -33,7 +34,7 @@ impl Monitor {
         self.lock().queued(family, now);
     }
 
-    /// Everything that came in is in the kernel.
+    /// Notes that everything that came in is in the kernel.
     pub fn updated(&self, families: &[Family], now: Instant) {
         let (mut health, now) = (
             self.lock(),
@@ -47,10 +48,12 @@ impl Monitor {
             .for_each(|family| health.updated(*family, now));
     }
 
+    /// Says whether load balancers may use this node.
     pub fn set_eligible(&self, eligible: bool) {
         self.lock().set_eligible(eligible);
     }
 
+    /// Whether the node's healthz answers 200 now.
     pub fn healthy(&self) -> bool {
         self.lock().healthy(now())
     }

@@ -14,15 +14,15 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Answers given, by status code (`code="200"`): kube-proxy's `proxy_healthz_total` and
 /// `proxy_livez_total`.
 #[derive(Clone, Debug, Default)]
-pub struct Answers {
+pub(crate) struct Answers {
     pub healthz: Counts,
     pub livez: Counts,
 }
 
-pub type Counts = Family<[(&'static str, &'static str); 1], Counter>;
+pub(crate) type Counts = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// Serve until dropped. A port that is taken is tried again and again, unless that is `fatal`.
-pub async fn serve(
+pub(crate) async fn serve(
     address: SocketAddr,
     monitor: Monitor,
     answers: Answers,

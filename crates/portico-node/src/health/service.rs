@@ -24,16 +24,16 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// A port that cannot be listened on. Told once for each time it begins, for an Event on the
 /// Service.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     pub service: ObjectKey,
     pub address: SocketAddr,
     pub error: io::Error,
 }
 
-pub type OnFailure = Arc<dyn Fn(&Failure) + Send + Sync>;
+pub(crate) type OnFailure = Arc<dyn Fn(&Failure) + Send + Sync>;
 
 /// The listeners of all Services. Dropping it closes them.
-pub struct ServiceChecks {
+pub(crate) struct ServiceChecks {
     monitor: Monitor,
     on_failure: OnFailure,
     addresses: PerFamily<NodePortAddresses>,
@@ -47,8 +47,8 @@ struct Check {
 }
 
 impl ServiceChecks {
-    pub fn new(monitor: Monitor, on_failure: OnFailure) -> ServiceChecks {
-        ServiceChecks {
+    pub(crate) fn new(monitor: Monitor, on_failure: OnFailure) -> Self {
+        Self {
             monitor,
             on_failure,
             addresses: PerFamily::default(),
@@ -57,7 +57,7 @@ impl ServiceChecks {
     }
 
     /// Health checks that changed, with what they are now (`None`: gone).
-    pub async fn sync(&mut self, changes: &[(ObjectKey, Option<HealthCheck>)]) {
+    pub(crate) async fn sync(&mut self, changes: &[(ObjectKey, Option<HealthCheck>)]) {
         // Close first: a port may have moved from one Service to another.
         for (service, wanted) in changes {
             let port = self.checks.get(service).map(|check| check.wanted.port);
@@ -81,7 +81,7 @@ impl ServiceChecks {
 
     /// The addresses on which node ports answer: listeners on others are closed, the rest stays as
     /// it is.
-    pub async fn set_addresses(&mut self, addresses: &PerFamily<NodePortAddresses>) {
+    pub(crate) async fn set_addresses(&mut self, addresses: &PerFamily<NodePortAddresses>) {
         if self.addresses == *addresses {
             return;
         }
@@ -118,8 +118,8 @@ impl ServiceChecks {
 }
 
 impl Check {
-    fn new(wanted: HealthCheck) -> Check {
-        Check {
+    fn new(wanted: HealthCheck) -> Self {
+        Self {
             wanted,
             ready: PerFamily::default(),
             listeners: BTreeMap::new(),

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 /// A moment on both clocks: the steady one for deciding (a step of the wall clock must not make a
 /// node unhealthy), the wall clock for showing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub(crate) struct Moment {
     pub steady: Instant,
     pub wall: Timestamp,
 }
 
 /// How long changes have waited, and whether load balancers may count on this node.
 #[derive(Clone, Debug)]
-pub struct Health {
+pub(crate) struct Health {
     /// Changes that wait longer make the node unhealthy.
     limit: Duration,
     families: PerFamily<Option<Progress>>,
@@ -35,7 +35,7 @@ struct Progress {
 impl Health {
     /// Starting counts as an update: a node whose first table is never installed becomes unhealthy
     /// after `limit`.
-    pub fn new(limit: Duration, served: &[Family], now: Moment) -> Health {
+    pub(crate) fn new(limit: Duration, served: &[Family], now: Moment) -> Self {
         let mut families = PerFamily::default();
         for family in served {
             *families.get_mut(*family) = Some(Progress {
@@ -44,7 +44,7 @@ impl Health {
                 waiting: None,
             });
         }
-        Health {
+        Self {
             limit,
             families,
             eligible: true,
@@ -52,14 +52,14 @@ impl Health {
     }
 
     /// A change came in that is not in the kernel yet.
-    pub fn queued(&mut self, family: Family, now: Instant) {
+    pub(crate) fn queued(&mut self, family: Family, now: Instant) {
         if let Some(progress) = self.families.get_mut(family) {
             progress.waiting.get_or_insert(now);
         }
     }
 
-    /// Everything that came in is in the kernel.
-    pub fn updated(&mut self, family: Family, now: Moment) {
+    /// Notes that everything that came in is in the kernel.
+    pub(crate) fn updated(&mut self, family: Family, now: Moment) {
         if let Some(progress) = self.families.get_mut(family) {
             *progress = Progress {
                 updated: now,
@@ -70,16 +70,12 @@ impl Health {
     }
 
     /// Whether the node is neither being deleted nor marked for it.
-    pub fn set_eligible(&mut self, eligible: bool) {
+    pub(crate) fn set_eligible(&mut self, eligible: bool) {
         self.eligible = eligible;
     }
 
-    pub fn eligible(&self) -> bool {
-        self.eligible
-    }
-
     /// Changes of every family are applied in time.
-    pub fn healthy(&self, now: Moment) -> bool {
+    pub(crate) fn healthy(&self, now: Moment) -> bool {
         Family::BOTH.iter().all(|family| {
             self.families
                 .get(*family)
@@ -94,19 +90,19 @@ impl Health {
     }
 
     /// What `/healthz` answers: fit for new connections from outside.
-    pub fn healthz(&self, now: Moment) -> Verdict {
+    pub(crate) fn healthz(&self, now: Moment) -> Verdict {
         self.verdict(now, self.healthy(now) && self.eligible, Some(self.eligible))
     }
 
     /// What `/livez` answers: there is no reason to restart the daemon. A node on its way out is
     /// alive.
-    pub fn livez(&self, now: Moment) -> Verdict {
+    pub(crate) fn livez(&self, now: Moment) -> Verdict {
         self.verdict(now, self.healthy(now), None)
     }
 
     /// What `/readyz` answers: the rules of all Services are in the kernel, so a rollout may go on
     /// to the next node.
-    pub fn readyz(&self, now: Moment) -> Verdict {
+    pub(crate) fn readyz(&self, now: Moment) -> Verdict {
         let installed = Family::BOTH
             .iter()
             .all(|family| self.families.get(*family).is_none_or(|p| p.installed));
@@ -171,7 +167,7 @@ impl Health {
 
 /// An answer: 200 if `good`, otherwise 503.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     pub good: bool,
     pub body: String,
 }

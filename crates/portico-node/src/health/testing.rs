@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub struct Got {
+pub(super) struct Got {
     pub status: u16,
     head: String,
     pub body: String,
 }
 
 impl Got {
-    pub fn header(&self, name: &str) -> &str {
+    pub(super) fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines
             .into_iter()
@@ -21,12 +21,12 @@ impl Got {
             .map_or("", |(_, value)| value)
     }
 
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.body).expect("the body is JSON")
     }
 }
 
-pub async fn get(address: SocketAddr, path: &str) -> Got {
+pub(super) async fn get(address: SocketAddr, path: &str) -> Got {
     request(
         address,
         &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
@@ -34,8 +34,8 @@ pub async fn get(address: SocketAddr, path: &str) -> Got {
     .await
 }
 
-/// Waits for somebody to listen.
-pub async fn request(address: SocketAddr, text: &str) -> Got {
+/// Sends a request as soon as the server listens.
+pub(super) async fn request(address: SocketAddr, text: &str) -> Got {
     let mut stream = loop {
         match TcpStream::connect(address).await {
             Ok(stream) => break stream,
@@ -64,12 +64,12 @@ pub async fn request(address: SocketAddr, text: &str) -> Got {
     }
 }
 
-pub async fn listens(address: SocketAddr) -> bool {
+pub(super) async fn listens(address: SocketAddr) -> bool {
     TcpStream::connect(address).await.is_ok()
 }
 
 /// Closed, or so in a moment: a process that another test just started may still hold the socket.
-pub async fn refused(address: SocketAddr) -> bool {
+pub(super) async fn refused(address: SocketAddr) -> bool {
     for _ in 0..1_000 {
         if !listens(address).await {
             return true;

@@ -47,12 +47,12 @@ struct Only {
 impl Head {
     fn key_and_revision(&self) -> (Key, u64) {
         let (kind, Only { metadata }) = match self {
-            Head::Service(only) => (Kind::Service, only),
-            Head::Slice(only) => (Kind::Slice, only),
-            Head::Node(only) => (Kind::Node, only),
-            Head::Cidr(only) => (Kind::Cidr, only),
-            Head::Pod(only) => (Kind::Pod, only),
-            Head::Partition(only) => (Kind::Partition, only),
+            Self::Service(only) => (Kind::Service, only),
+            Self::Slice(only) => (Kind::Slice, only),
+            Self::Node(only) => (Kind::Node, only),
+            Self::Cidr(only) => (Kind::Cidr, only),
+            Self::Pod(only) => (Kind::Pod, only),
+            Self::Partition(only) => (Kind::Partition, only),
         };
         (
             key(kind, &metadata.namespace, &metadata.name),
@@ -62,11 +62,11 @@ impl Head {
 }
 
 /// The line that says an object is there.
-pub fn write_apply(bytes: &mut Vec<u8>, object: &Object) {
+pub(super) fn write_apply(bytes: &mut Vec<u8>, object: &Object) {
     write_line(bytes, &Line::Apply(object));
 }
 
-pub fn write_delete(bytes: &mut Vec<u8>, key: &Key) {
+pub(super) fn write_delete(bytes: &mut Vec<u8>, key: &Key) {
     write_line(bytes, &Line::<Object>::Delete(key.to_string()));
 }
 
@@ -89,7 +89,7 @@ struct Place {
     length: u32,
 }
 
-pub struct File {
+pub(super) struct File {
     pub path: PathBuf,
     file: fs::File,
     end: u64,
@@ -101,8 +101,8 @@ pub struct File {
 }
 
 impl File {
-    /// Also what the file knows, each with its revision.
-    pub fn open(directory: &Path, node: &str) -> io::Result<(File, HashMap<Key, u64>)> {
+    /// Opens the file, and returns the objects that it has, each with its revision.
+    pub(super) fn open(directory: &Path, node: &str) -> io::Result<(Self, HashMap<Key, u64>)> {
         let directory = directory.join(node);
         fs::create_dir_all(&directory)?;
         let path = directory.join(NAME);
@@ -124,7 +124,7 @@ impl File {
             .values()
             .map(|place: &Place| u64::from(place.length))
             .sum();
-        let mut file = File {
+        let mut file = Self {
             path,
             file,
             end,
@@ -139,8 +139,8 @@ impl File {
         Ok((file, known))
     }
 
-    /// After an error none of them is written.
-    pub fn write(&mut self, lines: &Lines) -> io::Result<()> {
+    /// Writes lines. After an error none of them is written.
+    pub(super) fn write(&mut self, lines: &Lines) -> io::Result<()> {
         let mut offset = self.end;
         self.append(&lines.bytes)?;
         for (key, there, length) in &lines.entries {
@@ -166,7 +166,7 @@ impl File {
         self.useful -= before.map_or(0, |place| u64::from(place.length));
     }
 
-    pub fn sync(&mut self) -> io::Result<()> {
+    pub(super) fn sync(&mut self) -> io::Result<()> {
         if self.unsynced {
             self.file.sync_data()?;
             self.unsynced = false;
@@ -174,12 +174,12 @@ impl File {
         Ok(())
     }
 
-    pub fn is_synced(&self) -> bool {
+    pub(super) fn is_synced(&self) -> bool {
         !self.unsynced
     }
 
-    /// On an error the file is cut back to what it was, so that half a line is never followed by
-    /// another.
+    /// Appends bytes. On an error the file is cut back to what it was, so that half a line is never
+    /// followed by another.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all(bytes) {
             self.file.set_len(self.end)?;
@@ -245,7 +245,7 @@ fn open_locked(path: &Path) -> io::Result<fs::File> {
 }
 
 /// The objects that a file knows.
-pub fn objects(path: &Path) -> io::Result<Vec<Object>> {
+pub(super) fn objects(path: &Path) -> io::Result<Vec<Object>> {
     let mut objects: BTreeMap<Key, Object> = BTreeMap::new();
     read(&fs::File::open(path)?, |_, line: Line<Object>| match line {
         Line::Apply(object) => drop(objects.insert(key_of(&object), object)),

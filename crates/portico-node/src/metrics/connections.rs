@@ -1,5 +1,5 @@
-//! How many connections each endpoint has, by the connection tracker. It is asked when somebody
-//! reads the metrics.
+//! How many connections each endpoint has, by the connection tracker. It is read when the metrics
+//! are scraped.
 
 use portico_dataplane::conntrack::Conntrack;
 use prometheus_client::collector::Collector;
@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 
 #[derive(Debug)]
-pub struct Connections;
+pub(super) struct Connections;
 
 impl Collector for Connections {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {

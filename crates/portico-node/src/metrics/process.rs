@@ -13,7 +13,7 @@ const TICKS: f64 = 100.0;
 const PAGE: u64 = 4096;
 
 #[derive(Debug)]
-pub struct Process;
+pub(super) struct Process;
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {

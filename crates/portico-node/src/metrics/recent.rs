@@ -10,7 +10,7 @@ use std::time::Duration;
 const KEPT: usize = 100;
 
 #[derive(Clone, Debug, Default)]
-pub struct Recent(Arc<Mutex<Seen>>);
+pub(crate) struct Recent(Arc<Mutex<Seen>>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -19,7 +19,7 @@ struct Seen {
 }
 
 impl Recent {
-    pub fn saw(&self, took: Duration) {
+    pub(crate) fn saw(&self, took: Duration) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.changes += 1;
         seen.micros
@@ -29,8 +29,8 @@ impl Recent {
         }
     }
 
-    /// Nothing before the first change.
-    pub fn summary(&self) -> Option<Programming> {
+    /// A summary; `None` before the first change.
+    pub(crate) fn summary(&self) -> Option<Programming> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sorted: Vec<u64> = seen.micros.iter().copied().collect();
         sorted.sort_unstable();

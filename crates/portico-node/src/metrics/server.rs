@@ -17,7 +17,7 @@ const METRICS: HeaderValue = HeaderValue::from_static(portico_client::metrics::C
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-pub struct Pages {
+pub(crate) struct Pages {
     pub metrics: Arc<Metrics>,
     pub mode: &'static str,
     /// The configuration with its defaults.
@@ -25,7 +25,11 @@ pub struct Pages {
 }
 
 /// Serve until dropped. A port that is taken is tried again and again, unless that is `fatal`.
-pub async fn serve(address: SocketAddr, pages: Pages, fatal: bool) -> io::Result<Infallible> {
+pub(crate) async fn serve(
+    address: SocketAddr,
+    pages: Pages,
+    fatal: bool,
+) -> io::Result<Infallible> {
     let listener = loop {
         match listen::bind_everywhere(address) {
             Ok(listener) => break listener,

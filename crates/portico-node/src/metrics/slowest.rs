@@ -15,7 +15,7 @@ const MOST: usize = 10;
 const KEPT: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug, Default)]
-pub struct Slowest(Arc<Mutex<Vec<Entry>>>);
+pub(super) struct Slowest(Arc<Mutex<Vec<Entry>>>);
 
 #[derive(Debug)]
 struct Entry {
@@ -25,7 +25,7 @@ struct Entry {
 }
 
 impl Slowest {
-    pub fn saw(&self, service: &ObjectKey, took: Duration, now: Instant) {
+    pub(super) fn saw(&self, service: &ObjectKey, took: Duration, now: Instant) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| now.saturating_duration_since(entry.seen) < KEPT);
         if let Some(known) = entries.iter_mut().find(|entry| entry.service == *service) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// From one report to the next.
 #[derive(Clone, Copy, Debug)]
-pub struct Schedule {
+pub(super) struct Schedule {
     timer: AlignedTimer,
     pace: Pace,
     written: Instant,
@@ -15,8 +15,8 @@ pub struct Schedule {
 
 impl Schedule {
     /// A report was written.
-    pub fn new(timer: AlignedTimer, pace: Pace, written: Instant) -> Schedule {
-        Schedule {
+    pub(super) fn new(timer: AlignedTimer, pace: Pace, written: Instant) -> Self {
+        Self {
             timer,
             pace,
             written,
@@ -24,12 +24,12 @@ impl Schedule {
         }
     }
 
-    pub fn due(&self) -> Instant {
+    pub(super) fn due(&self) -> Instant {
         self.due
     }
 
     /// Something changed that is to be told.
-    pub fn changed(&mut self, awaited: bool, now: Instant) {
+    pub(super) fn changed(&mut self, awaited: bool, now: Instant) {
         let interval = match awaited {
             true => self.pace.awaited,
             false => self.pace.changes,

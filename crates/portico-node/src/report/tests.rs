@@ -92,7 +92,7 @@ struct Rig {
 }
 
 impl Rig {
-    async fn start(answer: fn(&str, &str, usize) -> (u16, Value)) -> Rig {
+    async fn start(answer: fn(&str, &str, usize) -> (u16, Value)) -> Self {
         let (client, requests) = serve(answer).await;
         let (installed, receiver) = watch::channel(None);
         let (announcing, announced) = watch::channel(None);
@@ -111,7 +111,7 @@ impl Rig {
             recent,
             AlignedTimer::by_chance(),
         ));
-        Rig {
+        Self {
             installed,
             announcing,
             requests,

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 const EARLIEST: &str = "0001-01-01T00:00:00Z";
 
 /// The objects in YAML or JSON: one, several documents, or a `List`.
-pub fn parse(file: &str, text: &str) -> Result<Vec<Object>, String> {
+pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Object>, String> {
     // Every JSON is YAML.
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
@@ -219,23 +219,23 @@ impl Is {
         let text = value.as_str();
         let is_address = || text.is_some_and(|text| text.parse::<IpAddr>().is_ok());
         let (fits, expected) = match self {
-            Is::Text => (text.is_some(), "a text".to_owned()),
-            Is::Filled => (
+            Self::Text => (text.is_some(), "a text".to_owned()),
+            Self::Filled => (
                 text.is_some_and(|text| !text.is_empty()),
                 "a name".to_owned(),
             ),
-            Is::Port => (
+            Self::Port => (
                 value
                     .as_u64()
                     .is_some_and(|port| (1..=65535).contains(&port)),
                 "a port".to_owned(),
             ),
-            Is::Address => (is_address(), "an IP address".to_owned()),
-            Is::ClusterIp => (
+            Self::Address => (is_address(), "an IP address".to_owned()),
+            Self::ClusterIp => (
                 matches!(text, Some("" | "None")) || is_address(),
                 "an IP address".to_owned(),
             ),
-            Is::One(known) => (
+            Self::One(known) => (
                 text.is_some_and(|text| known.contains(&text)),
                 format!("one of {}", known.join(", ")),
             ),

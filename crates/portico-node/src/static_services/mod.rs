@@ -1,6 +1,6 @@
 //! Static Services: files on this node with Services and EndpointSlices that it serves beside those
-//! of the API server, with or without one. They are watched, and what of them is in force is told
-//! in the folder, so that who wrote a file can rely on it.
+//! of the API server, with or without one. They are watched, and a file in the folder tells which
+//! of them are in force, so that their writers can rely on it.
 //!
 //! [`file`] reads one file, [`watch`] tells when to look, [`Folder`] knows what changed; [`serve`]
 //! is the task around them.
@@ -24,7 +24,7 @@ use watch::FolderWatch;
 /// Files may have so many bytes, and a folder so many files.
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_FILES: usize = 256;
-/// Between two looks though nothing was told, and where nothing can be told.
+/// The time between two looks though nothing was told, and where nothing can be told.
 const LOOK: Duration = Duration::from_secs(60);
 const LOOK_WITHOUT_WATCH: Duration = Duration::from_millis(100);
 /// Another process has the folder, or it cannot be made.
@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// One file as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     pub file: String,
     /// `None`: it is gone.
     pub version: Option<String>,
@@ -42,10 +42,10 @@ pub struct Change {
 }
 
 /// The version of each file that is in the kernel.
-pub type InForce = BTreeMap<String, String>;
+pub(crate) type InForce = BTreeMap<String, String>;
 
 /// Follow the folder until dropped. One process at a time serves a folder: the others wait.
-pub async fn serve(
+pub(crate) async fn serve(
     path: PathBuf,
     mode: &'static str,
     inputs: mpsc::Sender<Input>,
@@ -70,7 +70,7 @@ pub async fn serve(
     }
 }
 
-/// Until the folder is another one.
+/// Follows the folder until another takes its place.
 async fn follow(
     place: &Place,
     mode: &str,
@@ -121,20 +121,20 @@ struct Place {
 }
 
 impl Place {
-    fn take(path: &Path) -> io::Result<Place> {
+    fn take(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let folder = File::open(path)?;
         folder.try_lock().map_err(|error| match error {
             fs::TryLockError::Error(error) => error,
             fs::TryLockError::WouldBlock => io::Error::other("another process serves this folder"),
         })?;
-        Ok(Place {
+        Ok(Self {
             path: path.to_owned(),
             folder,
         })
     }
 
-    /// Nobody removed it, or put another in its place.
+    /// Whether the folder has been neither removed nor replaced.
     fn is_still_there(&self) -> bool {
         let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let ours = self.folder.metadata().map(id);
@@ -166,9 +166,9 @@ struct Folder {
 
 #[derive(Default)]
 struct Known {
-    /// Of what was last read, be it good or bad.
+    /// The content that was last read, valid or not.
     seen: Option<String>,
-    /// Of the last good content.
+    /// The names of objects in the last valid content.
     names: Vec<Name>,
 }
 
@@ -247,7 +247,7 @@ impl Folder {
     }
 }
 
-/// Names of files, in order. Hidden ones are in the making, or nobody's business.
+/// Names of files, in order. Hidden ones are left out: they are being written.
 fn list(path: &Path) -> io::Result<Vec<String>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {

@@ -89,8 +89,8 @@ fn a_bad_file_stays_what_it_was_and_hurts_nobody() {
     assert_eq!(known.look(path)[0].gone.len(), 1, "it had one");
 }
 
-/// Changes are heard of at once, what is in force is told, and of two who want to serve a folder
-/// one does.
+/// Changes are noticed at once, what is in force is told, and of two processes only one serves a
+/// folder.
 #[tokio::test]
 async fn a_folder_is_served_by_one() {
     const SOON: Duration = Duration::from_secs(10);

@@ -18,16 +18,16 @@ const EVENTS: u32 = libc::IN_CLOSE_WRITE
     | libc::IN_MOVE_SELF
     | libc::IN_ONLYDIR;
 
-pub struct FolderWatch(AsyncFd<File>);
+pub(super) struct FolderWatch(AsyncFd<File>);
 
 impl FolderWatch {
-    pub fn open(folder: &Path) -> io::Result<FolderWatch> {
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
-        Ok(FolderWatch(registered(File::from(open(&path)?))?))
+        Ok(Self(registered(File::from(open(&path)?))?))
     }
 
-    /// Something happened. What it was is seen by looking.
-    pub async fn next(&self) -> io::Result<()> {
+    /// Returns when something happened in the folder. The caller reads the folder to see what.
+    pub(super) async fn next(&self) -> io::Result<()> {
         let mut ready = self.0.readable().await?;
         let mut events = [0; 4096];
         loop {
@@ -54,7 +54,7 @@ fn registered(file: File) -> io::Result<AsyncFd<File>> {
 
 #[expect(unsafe_code, reason = "the standard library has no inotify")]
 fn open(path: &CString) -> io::Result<OwnedFd> {
-    // SAFETY: the descriptor is new and owned by nobody else; the path ends with a zero byte and
+    // SAFETY: the descriptor is new and has no other owner; the path ends with a zero byte and
     // outlives the call.
     unsafe {
         let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);

@@ -8,7 +8,7 @@ use portico_dataplane::Dataplane;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-pub struct BeforeLists {
+pub(super) struct BeforeLists {
     first: Vec<Object>,
     static_services: BTreeMap<String, Vec<Object>>,
     /// The kernel had no rules of ours at the start; read when it is first needed.
@@ -17,12 +17,12 @@ pub struct BeforeLists {
 }
 
 impl BeforeLists {
-    pub fn set_first(&mut self, objects: Vec<Object>) {
+    pub(super) fn set_first(&mut self, objects: Vec<Object>) {
         self.due |= !objects.is_empty();
         self.first = objects;
     }
 
-    pub fn set_static(&mut self, change: &Change) {
+    pub(super) fn set_static(&mut self, change: &Change) {
         self.due = true;
         match change.version {
             Some(_) => self
@@ -34,7 +34,7 @@ impl BeforeLists {
 
     /// What is to be installed now. Where an earlier process left rules these stay until everything
     /// is known: they are more than what we could put in their place.
-    pub fn take(&mut self, dataplane: &mut dyn Dataplane) -> Option<Vec<Object>> {
+    pub(super) fn take(&mut self, dataplane: &mut dyn Dataplane) -> Option<Vec<Object>> {
         if !std::mem::take(&mut self.due) {
             return None;
         }

@@ -11,10 +11,10 @@ use portico_model::table::ForwardingTable;
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
-pub struct Cluster {
+pub(super) struct Cluster {
     pub index: Index,
     settings: Settings,
-    /// Of the node's interfaces.
+    /// The addresses of the node's interfaces.
     addresses: Vec<IpAddr>,
     pub node: Option<Box<Node>>,
     cidrs: HashSet<String>,
@@ -22,12 +22,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(settings: Settings, announcing: bool) -> Cluster {
+    pub(super) fn new(settings: Settings, announcing: bool) -> Self {
         let mut index = Index::new(settings.clone());
         if announcing {
             index = index.with_announcing();
         }
-        Cluster {
+        Self {
             index,
             settings,
             addresses: Vec::new(),
@@ -37,11 +37,11 @@ impl Cluster {
         }
     }
 
-    pub fn table(&self) -> &ForwardingTable {
+    pub(super) fn table(&self) -> &ForwardingTable {
         self.index.table()
     }
 
-    pub fn apply(&mut self, object: &Object) {
+    pub(super) fn apply(&mut self, object: &Object) {
         match object {
             Object::Service(service) => self.index.apply_service(service),
             Object::Slice(slice) => self.index.apply_slice(slice),
@@ -62,7 +62,7 @@ impl Cluster {
         }
     }
 
-    pub fn delete(&mut self, name: &Name) {
+    pub(super) fn delete(&mut self, name: &Name) {
         match name.kind {
             Kind::Service => self.index.delete_service(&name.namespace, &name.name),
             Kind::Slice => self.index.delete_slice(&name.namespace, &name.name),
@@ -81,7 +81,7 @@ impl Cluster {
 
     /// Deletes what a list does not have, but for static Services, which the API server does not
     /// know.
-    pub fn keep_listed(&mut self, kind: Kind, names: &HashSet<Name>) {
+    pub(super) fn keep_listed(&mut self, kind: Kind, names: &HashSet<Name>) {
         for key in self.known(kind) {
             if is_static(&key.namespace) {
                 continue;
@@ -113,7 +113,7 @@ impl Cluster {
     }
 
     /// Says whether they are others than before.
-    pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) -> bool {
+    pub(super) fn set_addresses(&mut self, addresses: Vec<IpAddr>) -> bool {
         let changed = self.addresses != addresses;
         self.addresses.clone_from(&addresses);
         self.index.set_addresses(addresses);
@@ -121,7 +121,7 @@ impl Cluster {
     }
 
     /// An index of these Services alone, whatever else is known already.
-    pub fn index_of(&self, objects: Vec<Object>) -> Index {
+    pub(super) fn index_of(&self, objects: Vec<Object>) -> Index {
         let mut index = Index::new(self.settings.clone());
         index.set_addresses(self.addresses.clone());
         self.node.iter().for_each(|node| index.apply_node(node));

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 /// Rules that another program changes again and again are compared at most this often, so that a
 /// program in a loop cannot keep the thread busy.
-pub const CALM: Duration = Duration::from_millis(200);
+pub(super) const CALM: Duration = Duration::from_millis(200);
 
-pub struct Comparison {
+pub(super) struct Comparison {
     /// When it was asked for, if it was.
     asked: Option<Instant>,
     /// When the kernel was last known to have everything.
     matched: Instant,
-    /// When it is due though nobody asks.
+    /// When the next periodic comparison is due.
     next_round: Instant,
     period: Duration,
     timer: AlignedTimer,
@@ -25,8 +25,8 @@ pub struct Comparison {
 
 impl Comparison {
     /// The first is due at once.
-    pub fn new(now: Instant, period: Duration, timer: AlignedTimer) -> Comparison {
-        Comparison {
+    pub(super) fn new(now: Instant, period: Duration, timer: AlignedTimer) -> Self {
+        Self {
             asked: Some(now),
             matched: now,
             next_round: now,
@@ -37,56 +37,57 @@ impl Comparison {
         }
     }
 
-    pub fn asked(&self) -> Option<Instant> {
+    pub(super) fn asked(&self) -> Option<Instant> {
         self.asked
     }
 
-    pub fn due(&self) -> Instant {
+    pub(super) fn due(&self) -> Instant {
         self.asked.unwrap_or(self.next_round)
     }
 
     /// Due because of the time alone.
-    pub fn is_routine(&self, now: Instant) -> bool {
+    pub(super) fn is_routine(&self, now: Instant) -> bool {
         self.asked.is_none() && self.next_round <= now
     }
 
     /// The last one failed, and another follows when its time has come.
-    pub fn is_failing(&self) -> bool {
+    pub(super) fn is_failing(&self) -> bool {
         self.backoff.is_failing()
     }
 
-    /// Everything may have changed. After a failure the next attempt still waits for its time.
-    pub fn ask(&mut self, now: Instant) {
+    /// Asks for a comparison: everything may have changed. After a failure the next attempt still
+    /// waits for its time.
+    pub(super) fn ask(&mut self, now: Instant) {
         if !self.is_failing() {
             self.asked = Some(now);
         }
     }
 
-    /// Unless one is asked for already.
-    pub fn ask_once(&mut self, at: Instant) {
+    /// Asks for a comparison at this time, unless one is due already.
+    pub(super) fn ask_once(&mut self, at: Instant) {
         self.asked.get_or_insert(at);
     }
 
     /// Another program changed our rules.
-    pub fn disturbed(&mut self, now: Instant) {
+    pub(super) fn disturbed(&mut self, now: Instant) {
         self.ask_once(now.max(self.matched + CALM));
     }
 
-    /// Something else was tried and failed half-way.
-    pub fn broken(&mut self, now: Instant) {
+    /// Asks for a comparison after something else failed half-way.
+    pub(super) fn broken(&mut self, now: Instant) {
         self.half_done = true;
         self.asked = Some(now);
     }
 
     /// The kernel has everything, as far as is known.
-    pub fn matches(&mut self, now: Instant) {
+    pub(super) fn matches(&mut self, now: Instant) {
         self.matched = now;
         self.next_round = self.timer.next(now, self.period);
     }
 
     /// The table is in the kernel. Says whether differences that were found may be what a failure
     /// of ours left.
-    pub fn succeeded(&mut self, now: Instant) -> bool {
+    pub(super) fn succeeded(&mut self, now: Instant) -> bool {
         self.asked = None;
         self.matches(now);
         self.backoff.reset();
@@ -94,7 +95,7 @@ impl Comparison {
     }
 
     /// How long until the next attempt.
-    pub fn failed(&mut self, now: Instant) -> Duration {
+    pub(super) fn failed(&mut self, now: Instant) -> Duration {
         let again = self.backoff.next_wait();
         self.broken(now + again);
         again

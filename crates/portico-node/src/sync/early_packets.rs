@@ -12,26 +12,26 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// In the order in which they came.
 #[derive(Default)]
-pub struct EarlyPackets(VecDeque<(EarlyPacket, Instant)>);
+pub(super) struct EarlyPackets(VecDeque<(EarlyPacket, Instant)>);
 
 impl EarlyPackets {
-    pub fn arrive(&mut self, early_packet: EarlyPacket, now: Instant) {
+    pub(super) fn arrive(&mut self, early_packet: EarlyPacket, now: Instant) {
         self.0.push_back((early_packet, now + PATIENCE));
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// When the first packet has waited long enough.
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         self.0.front().map(|(_, until)| *until)
     }
 
     /// The packets that need not wait any longer, each with what the kernel is to do; `installed` is
     /// what the kernel has, if that is known. A packet to a Service without endpoints goes on, since
     /// looking it up again would lead back here.
-    pub fn answers(
+    pub(super) fn answers(
         &mut self,
         installed: Option<&ForwardingTable>,
         now: Instant,

@@ -14,7 +14,7 @@ const EDGE: Duration = Duration::from_secs(3);
 const POD_NETWORKS: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub struct Gate {
+pub(super) struct Gate {
     services: bool,
     slices: bool,
     /// Without them a Service for the pods of a namespace serves nobody, and a pod in the DMZ is taken
@@ -30,13 +30,13 @@ pub struct Gate {
 
 impl Gate {
     /// `pod_networks`: the Node is to say which addresses its pods have.
-    pub fn new(now: Instant, pod_networks: bool) -> Gate {
+    pub(super) fn new(now: Instant, pod_networks: bool) -> Self {
         let pod_networks = if pod_networks {
             now + POD_NETWORKS
         } else {
             now
         };
-        Gate {
+        Self {
             services: false,
             slices: false,
             pods: false,
@@ -50,19 +50,19 @@ impl Gate {
 
     /// What the edge has to know of other nodes is still to come: an earlier process may have left
     /// rules that follow from it.
-    pub fn waiting_for_edge(self) -> Gate {
-        Gate {
+    pub(super) fn waiting_for_edge(self) -> Self {
+        Self {
             edge: self.began + EDGE,
             ..self
         }
     }
 
-    pub fn edge_known(&mut self) {
+    pub(super) fn edge_known(&mut self) {
         self.edge = self.began;
     }
 
     /// All of a kind are known.
-    pub fn listed(&mut self, kind: Kind) {
+    pub(super) fn listed(&mut self, kind: Kind) {
         match kind {
             Kind::Service => self.services = true,
             Kind::Slice => self.slices = true,
@@ -73,12 +73,12 @@ impl Gate {
         }
     }
 
-    pub fn pod_networks_known(&mut self) {
+    pub(super) fn pod_networks_known(&mut self) {
         self.pod_networks = self.began;
     }
 
     /// Since when, or from when on, it is open; `None` where something has to come in first.
-    pub fn opens(&self) -> Option<Instant> {
+    pub(super) fn opens(&self) -> Option<Instant> {
         let known = || {
             let others = self.pod_networks.max(self.edge);
             self.node.max(self.partitions).max(others)
@@ -86,7 +86,7 @@ impl Gate {
         (self.services && self.slices && self.pods).then(known)
     }
 
-    pub fn is_open(&self, now: Instant) -> bool {
+    pub(super) fn is_open(&self, now: Instant) -> bool {
         self.opens().is_some_and(|opens| opens <= now)
     }
 }

@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Default)]
-pub struct HeldAnnounceables {
+pub(super) struct HeldAnnounceables {
     waiting: BTreeMap<ObjectKey, Option<Arc<Announceable>>>,
     /// The first announceables have been passed on, even if there were none.
     begun: bool,
 }
 
 impl HeldAnnounceables {
-    pub fn hold(&mut self, changes: Announceables) {
+    pub(super) fn hold(&mut self, changes: Announceables) {
         self.waiting.extend(changes);
     }
 
     /// The kernel has everything: returns what may be announced now. The first time there is an
     /// answer even where there is nothing to announce.
-    pub fn release(&mut self) -> Option<Announceables> {
+    pub(super) fn release(&mut self) -> Option<Announceables> {
         let first = !std::mem::replace(&mut self.begun, true);
         (first || !self.waiting.is_empty())
             .then(|| std::mem::take(&mut self.waiting).into_iter().collect())

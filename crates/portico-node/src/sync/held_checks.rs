@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 /// What has not been told.
 #[derive(Default)]
-pub struct HeldChecks(BTreeMap<ObjectKey, Option<HealthCheck>>);
+pub(super) struct HeldChecks(BTreeMap<ObjectKey, Option<HealthCheck>>);
 
 impl HeldChecks {
-    pub fn hold(&mut self, changes: Vec<(ObjectKey, Option<HealthCheck>)>) {
+    pub(super) fn hold(&mut self, changes: Vec<(ObjectKey, Option<HealthCheck>)>) {
         self.0.extend(changes);
     }
 
     /// What may be told: all of it if the kernel has everything.
-    pub fn release(&mut self, done: bool) -> Option<Vec<(ObjectKey, Option<HealthCheck>)>> {
+    pub(super) fn release(&mut self, done: bool) -> Option<Vec<(ObjectKey, Option<HealthCheck>)>> {
         let may = |_: &ObjectKey, check: &mut Option<HealthCheck>| {
             done || !check.as_ref().is_some_and(attracts)
         };

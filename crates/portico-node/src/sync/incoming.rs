@@ -21,7 +21,7 @@ const MOST_INPUTS: usize = 16 << 10;
 /// Parts of lists and of watches that wait for the loop.
 const NEWS: usize = 16;
 
-pub struct Incoming {
+pub(super) struct Incoming {
     news: mpsc::Receiver<Vec<News>>,
     inputs: mpsc::Receiver<Input>,
     early: PacketQueue,
@@ -31,7 +31,7 @@ pub struct Incoming {
 
 impl Incoming {
     /// Starts to follow the API server, with tasks of the calling runtime.
-    pub fn new(sources: Sources) -> io::Result<Incoming> {
+    pub(super) fn new(sources: Sources) -> io::Result<Self> {
         let (told, news) = mpsc::channel(NEWS);
         let listener = Listener {
             news: told,
@@ -43,7 +43,7 @@ impl Incoming {
             let node = sources.node.clone();
             followers.spawn(watch::follow(client.clone(), kind, node, listener.clone()));
         }
-        Ok(Incoming {
+        Ok(Self {
             news,
             inputs: sources.inputs,
             early: PacketQueue::new(sources.early_packets)?,
@@ -53,7 +53,10 @@ impl Incoming {
 
     /// Waits until something comes in or the time has come. `None` when every sender of inputs is
     /// gone.
-    pub async fn next(&mut self, deadline: Option<Instant>) -> io::Result<Option<Vec<Input>>> {
+    pub(super) async fn next(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> io::Result<Option<Vec<Input>>> {
         let mut batch = Vec::new();
         tokio::select! {
             biased;
@@ -108,8 +111,8 @@ fn input(news: News, heard: Instant) -> Option<Input> {
 struct PacketQueue(Option<AsyncFd<EarlyPacketQueue>>);
 
 impl PacketQueue {
-    fn new(early_packets: Option<EarlyPacketQueue>) -> io::Result<PacketQueue> {
-        Ok(PacketQueue(early_packets.map(watched).transpose()?))
+    fn new(early_packets: Option<EarlyPacketQueue>) -> io::Result<Self> {
+        Ok(Self(early_packets.map(watched).transpose()?))
     }
 
     async fn next(&self) -> io::Result<Vec<EarlyPacket>> {
@@ -141,7 +144,7 @@ fn watched(early_packets: EarlyPacketQueue) -> io::Result<AsyncFd<EarlyPacketQue
 
 impl Door for EarlyPacketQueue {
     fn answer(&self, answers: Vec<(u32, Answer)>) {
-        if let Err(error) = EarlyPacketQueue::answer(self, answers) {
+        if let Err(error) = Self::answer(self, answers) {
             tracing::warn!(%error, "cannot answer packets that came before their Service");
         }
     }

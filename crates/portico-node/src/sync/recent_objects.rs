@@ -7,24 +7,24 @@ use std::collections::HashSet;
 
 /// Kept until a first table is installed: after that the journal is not read any more.
 #[derive(Default)]
-pub struct RecentObjects {
-    /// Of objects that exist, and of those that were deleted.
+pub(super) struct RecentObjects {
+    /// The names of objects that exist, and of those that were deleted.
     names: HashSet<Name>,
     /// Kinds that were listed.
     kinds: HashSet<Kind>,
 }
 
 impl RecentObjects {
-    pub fn add(&mut self, name: Name) {
+    pub(super) fn add(&mut self, name: Name) {
         self.names.insert(name);
     }
 
-    pub fn add_all_of(&mut self, kind: Kind) {
+    pub(super) fn add_all_of(&mut self, kind: Kind) {
         self.kinds.insert(kind);
     }
 
     /// Whether nothing newer is known of an object of the journal.
-    pub fn lacks(&self, remembered: &Object) -> bool {
+    pub(super) fn lacks(&self, remembered: &Object) -> bool {
         !self.kinds.contains(&remembered.kind()) && !self.names.contains(&remembered.name())
     }
 }

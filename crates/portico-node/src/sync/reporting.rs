@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Between two looks for conflicts, which there may be many of.
+/// The time between two looks for conflicts, which there may be many of.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
-pub struct Reporting {
+pub(super) struct Reporting {
     services: Option<u64>,
     slices: Option<u64>,
     behind: Vec<Behind>,
     more_behind: usize,
     trouble: String,
-    /// Somebody waits to be told of a change.
+    /// Whether a change is to be reported at once.
     awaited: bool,
     /// Frontends that two Services want may have come or gone.
     look: bool,
@@ -29,7 +29,7 @@ pub struct Reporting {
 
 impl Reporting {
     /// All of a kind has come in up to this version.
-    pub fn reached(&mut self, kind: Kind, version: u64) {
+    pub(super) fn reached(&mut self, kind: Kind, version: u64) {
         match kind {
             Kind::Service => self.services = Some(version),
             Kind::Slice => self.slices = Some(version),
@@ -39,11 +39,11 @@ impl Reporting {
 
     /// A load balancer's condition says on how many nodes it is live, so that is told before other
     /// changes, where they have to wait.
-    pub fn is_awaited(&mut self) {
+    pub(super) fn is_awaited(&mut self) {
         self.awaited = true;
     }
 
-    pub fn changed(&mut self, update: &Update) {
+    pub(super) fn changed(&mut self, update: &Update) {
         let may_end = !self.behind.is_empty() && !update.changes.is_empty();
         // A Service may wait for a port partition that has no address here.
         self.look |= may_end
@@ -54,19 +54,19 @@ impl Reporting {
                 .any(|problem| problem.kind == "Service");
     }
 
-    pub fn failed(&mut self, error: &ApplyError) {
+    pub(super) fn failed(&mut self, error: &ApplyError) {
         self.trouble = error.to_string();
     }
 
     /// When there is something to look for though nothing comes in.
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         self.looked
             .filter(|_| self.look)
             .map(|looked| looked + LOOK)
     }
 
     /// A step is over; `done` if the kernel has everything that came in.
-    pub fn tell(
+    pub(super) fn tell(
         &mut self,
         report: &watch::Sender<Option<Installed>>,
         done: bool,

@@ -4,14 +4,14 @@
 use crate::static_services::InForce;
 
 #[derive(Default)]
-pub struct StaticFiles {
+pub(super) struct StaticFiles {
     known: InForce,
     told: InForce,
 }
 
 impl StaticFiles {
     /// A file has this version now; `None` if it is gone.
-    pub fn changed(&mut self, file: String, version: Option<String>) {
+    pub(super) fn changed(&mut self, file: String, version: Option<String>) {
         match version {
             Some(version) => self.known.insert(file, version),
             None => self.known.remove(&file),
@@ -19,7 +19,7 @@ impl StaticFiles {
     }
 
     /// All that are known are in the kernel. What there is to tell, if that is news.
-    pub fn installed(&mut self) -> Option<InForce> {
+    pub(super) fn installed(&mut self) -> Option<InForce> {
         if self.told == self.known {
             return None;
         }

@@ -189,9 +189,9 @@ fn parts(kernel: &Fake, ended: &FakeFlows, now: Instant) -> Parts {
 }
 
 impl Rig {
-    fn new() -> Rig {
+    fn new() -> Self {
         let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
-        Rig {
+        Self {
             syncer: Syncer::new(parts(&kernel, &ended, now), now),
             kernel,
             ended,
@@ -200,8 +200,8 @@ impl Rig {
     }
 
     /// With one Service of one endpoint.
-    fn installed() -> Rig {
-        let mut rig = Rig::new();
+    fn installed() -> Self {
+        let mut rig = Self::new();
         rig.apply(service("a", "10.0.0.1"));
         rig.apply(slice("a", &["10.1.0.1"]));
         rig.lists_are_done();

@@ -10,13 +10,13 @@ use std::time::{Instant, SystemTime};
 
 /// At most one entry for each Service and slice.
 #[derive(Default)]
-pub struct Waiting {
+pub(super) struct Waiting {
     services: Map<ObjectKey, Instant>,
     triggers: Map<Arc<str>, (Family, SystemTime)>,
 }
 
 impl Waiting {
-    pub fn applied(&mut self, object: &Object, heard: Instant) {
+    pub(super) fn applied(&mut self, object: &Object, heard: Instant) {
         let metadata = object.metadata();
         match object {
             Object::Service(_) => self.service(&metadata.namespace, &metadata.name, heard),
@@ -45,7 +45,7 @@ impl Waiting {
     }
 
     /// A slice that is gone leaves no hint of its Service.
-    pub fn deleted(&mut self, name: &Name, heard: Instant) {
+    pub(super) fn deleted(&mut self, name: &Name, heard: Instant) {
         self.service(&name.namespace, &name.name, heard);
     }
 
@@ -54,8 +54,8 @@ impl Waiting {
         self.services.entry(service).or_insert(heard);
     }
 
-    /// Everything is installed. Objects that changed nothing do not count.
-    pub fn installed(&mut self, changes: &[Change], now: Instant, metrics: &Metrics) {
+    /// Notes that everything is installed. Objects that changed nothing do not count.
+    pub(super) fn installed(&mut self, changes: &[Change], now: Instant, metrics: &Metrics) {
         let mut told = None;
         for change in changes
             .iter()
@@ -75,7 +75,7 @@ impl Waiting {
         self.clear();
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.services.clear();
         self.triggers.clear();
     }

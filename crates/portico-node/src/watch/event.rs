@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 #[derive(Debug, PartialEq)]
-pub enum Event {
+pub(super) enum Event {
     /// It is there, or it changed.
     Applied(Object),
     Deleted(Metadata),
@@ -22,10 +22,10 @@ pub enum Event {
 
 impl Event {
     /// What has been told with it, all that came before included; may be empty.
-    pub fn revision(&self) -> &str {
+    pub(super) fn revision(&self) -> &str {
         match self {
-            Event::Applied(object) => &object.metadata().resource_version,
-            Event::Deleted(metadata) | Event::Unreadable(metadata, _) | Event::Other(metadata) => {
+            Self::Applied(object) => &object.metadata().resource_version,
+            Self::Deleted(metadata) | Self::Unreadable(metadata, _) | Self::Other(metadata) => {
                 &metadata.resource_version
             }
         }
@@ -40,7 +40,7 @@ struct Line<'a, T> {
 }
 
 /// An error is also what the server says is one.
-pub fn read(kind: Kind, line: &[u8]) -> Result<Event, RequestError> {
+pub(super) fn read(kind: Kind, line: &[u8]) -> Result<Event, RequestError> {
     match str::from_utf8(line)
         .ok()
         .and_then(|line| at_once(kind, line))

@@ -11,10 +11,10 @@ use memchr::memchr;
 use std::{io, mem};
 use tower::BoxError;
 
-/// Of one event.
+/// The most bytes of one event.
 const MOST_LINE: usize = 64 << 20;
 
-pub struct EventStream<B> {
+pub(super) struct EventStream<B> {
     kind: Kind,
     body: B,
     lines: Lines,
@@ -27,8 +27,8 @@ impl<B> EventStream<B>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
-    pub fn new(kind: Kind, body: B) -> EventStream<B> {
-        EventStream {
+    pub(super) fn new(kind: Kind, body: B) -> Self {
+        Self {
             kind,
             body,
             lines: Lines::default(),
@@ -38,18 +38,18 @@ where
     }
 
     /// Up to where its events have been read, if there were any.
-    pub fn revision(&self) -> Option<&str> {
+    pub(super) fn revision(&self) -> Option<&str> {
         self.revision.as_deref()
     }
 
     /// There was an event.
-    pub fn has_begun(&self) -> bool {
+    pub(super) fn has_begun(&self) -> bool {
         self.begun
     }
 
     /// Waits for the next part of the answer, and adds what its events say to the news. `false` at
     /// the end.
-    pub async fn read(&mut self, news: &mut Vec<News>) -> Result<bool, RequestError> {
+    pub(super) async fn read(&mut self, news: &mut Vec<News>) -> Result<bool, RequestError> {
         let Some(frame) = self.body.frame().await else {
             return Ok(false);
         };
@@ -98,7 +98,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// With its end. What has none when the body ends was cut off, and is not a line.
+    /// The next line, with its end. A part without an end when the body ends was cut off, and is
+    /// not a line.
     fn next(&mut self) -> Option<Bytes> {
         let Some(length) = memchr(b'\n', &self.part) else {
             self.begun.extend_from_slice(&mem::take(&mut self.part));

@@ -31,12 +31,12 @@ struct Server {
 }
 
 impl Server {
-    async fn start(script: Vec<Reply>) -> Server {
-        Server::start_as(&[("one", "9000")], script).await
+    async fn start(script: Vec<Reply>) -> Self {
+        Self::start_as(&[("one", "9000")], script).await
     }
 
-    /// With what it says, each time, of who it is and how far it is; the last stays.
-    async fn start_as(identities: &[(&str, &str)], script: Vec<Reply>) -> Server {
+    /// With the identity and revision that the server reports each time; the last stays.
+    async fn start_as(identities: &[(&str, &str)], script: Vec<Reply>) -> Self {
         let identity = |(uid, revision): &(&str, &str)| json!({"metadata": {"resourceVersion": revision}, "items": [{"metadata": {"uid": uid}}]});
         let identities = Arc::new(Mutex::new(
             identities.iter().map(identity).collect::<VecDeque<Value>>(),
@@ -56,7 +56,7 @@ impl Server {
                 ));
             }
         });
-        Server { url, requests }
+        Self { url, requests }
     }
 
     async fn request(&mut self) -> String {
@@ -163,20 +163,20 @@ enum Seen {
 }
 
 impl Seen {
-    fn of(news: News) -> Option<Seen> {
+    fn of(news: News) -> Option<Self> {
         match news {
             News::Apply(object) => {
                 let metadata = object.metadata();
-                Some(Seen::Apply(
+                Some(Self::Apply(
                     metadata.name.clone(),
                     metadata.resource_version.clone(),
                 ))
             }
-            News::Delete(name) => Some(Seen::Delete(name.name)),
+            News::Delete(name) => Some(Self::Delete(name.name)),
             News::Listed(_, names) => {
                 let mut names: Vec<String> = names.into_iter().map(|name| name.name).collect();
                 names.sort();
-                Some(Seen::Listed(names))
+                Some(Self::Listed(names))
             }
             News::Reached(..) | News::Denied(_) => None,
         }
@@ -436,7 +436,7 @@ async fn tries_again_when_the_server_fails() {
     );
 }
 
-/// A watcher whose news nobody reads yet, and a stream of these parts, which then says nothing.
+/// A watcher whose news are not read yet, and a stream of these parts, which is then silent.
 fn silent_after(
     parts: &[&'static str],
 ) -> (

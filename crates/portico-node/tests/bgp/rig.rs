@@ -15,20 +15,20 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-pub const ROUTER: [&str; 2] = ["10.8.0.1", "fd00:8::1"];
-pub const NODES: [[&str; 2]; 3] = [
+pub(crate) const ROUTER: [&str; 2] = ["10.8.0.1", "fd00:8::1"];
+pub(crate) const NODES: [[&str; 2]; 3] = [
     ["10.8.0.11", "fd00:8::11"],
     ["10.8.0.12", "fd00:8::12"],
     ["10.8.0.13", "fd00:8::13"],
 ];
-pub const SERVICE: [&str; 2] = ["203.0.113.10", "2001:db8:5::10"];
-pub const OUR_AS: u32 = 64512;
-pub const ROUTER_AS: u32 = 4_200_000_001;
+pub(crate) const SERVICE: [&str; 2] = ["203.0.113.10", "2001:db8:5::10"];
+pub(crate) const OUR_AS: u32 = 64512;
+pub(crate) const ROUTER_AS: u32 = 4_200_000_001;
 const PORT: u16 = 80;
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What nodes have in common.
-pub struct Rig {
+pub(crate) struct Rig {
     pub router: Host,
     pub nodes: Vec<Host>,
     pub client: Host,
@@ -37,7 +37,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new() -> Rig {
+    pub(crate) fn new() -> Self {
         let bed = Testbed::new().unwrap();
         let [switch, router, client] =
             ["switch", "router", "client"].map(|name| bed.host(name).unwrap());
@@ -72,7 +72,7 @@ impl Rig {
             dir.disable_cleanup(true);
             println!("logs are in {}", dir.path().display());
         }
-        Rig {
+        Self {
             router,
             nodes,
             client,
@@ -82,7 +82,7 @@ impl Rig {
     }
 
     /// The nodes that a client's connections arrive at.
-    pub fn reached(&self, address: &str) -> BTreeSet<String> {
+    pub(crate) fn reached(&self, address: &str) -> BTreeSet<String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -96,7 +96,7 @@ impl Rig {
     }
 
     /// The next hops of a prefix in the router's kernel.
-    pub fn kernel(&self, prefix: &str) -> BTreeSet<String> {
+    pub(crate) fn kernel(&self, prefix: &str) -> BTreeSet<String> {
         let mut command = Command::new("ip");
         command.args([
             if prefix.contains(':') { "-6" } else { "-4" },
@@ -115,14 +115,14 @@ impl Rig {
     }
 
     /// Pulls the node's cable: nobody hears of it.
-    pub fn unplug(&self, node: usize) {
+    pub(crate) fn unplug(&self, node: usize) {
         let mut command = Command::new("ip");
         command.args(["link", "set", "eth0", "down"]);
         self.nodes[node].run(command, "").unwrap();
     }
 
     /// A peer as most tests want it.
-    pub fn peer(&self, family: usize) -> PeerConfig {
+    pub(crate) fn peer(&self, family: usize) -> PeerConfig {
         let address = SocketAddr::new(ROUTER[family].parse().unwrap(), 179);
         PeerConfig {
             hold_time: 3,
@@ -150,7 +150,7 @@ fn node(bed: &Testbed, switch: &Host, number: usize) -> Host {
 }
 
 /// A speaker inside a node. To drop it is to kill the daemon: the kernel closes its connections.
-pub struct Daemon {
+pub(crate) struct Daemon {
     pub speaker: Arc<Speaker>,
     runtime: Handle,
     stop: Option<oneshot::Sender<()>>,
@@ -158,7 +158,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(host: &Host, peers: Vec<PeerConfig>, addresses: &[&str]) -> Daemon {
+    pub(crate) fn start(host: &Host, peers: Vec<PeerConfig>, addresses: &[&str]) -> Self {
         let own = peers.first().and_then(|peer| peer.source);
         let (host, name) = (host.clone(), host.name().to_owned());
         let (stop, stopped) = oneshot::channel();
@@ -178,7 +178,7 @@ impl Daemon {
         });
         let (speaker, runtime) = told.recv().unwrap();
         speaker.set_peers(peers);
-        let daemon = Daemon {
+        let daemon = Self {
             speaker,
             runtime,
             stop: Some(stop),
@@ -188,7 +188,7 @@ impl Daemon {
         daemon
     }
 
-    pub fn announce(&self, addresses: &[&str], policy: Policy) {
+    pub(crate) fn announce(&self, addresses: &[&str], policy: Policy) {
         let policy = Arc::new(policy);
         let routes = addresses
             .iter()
@@ -196,15 +196,15 @@ impl Daemon {
         self.speaker.set_routes(routes.collect());
     }
 
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         self.runtime.block_on(self.speaker.drain());
     }
 
-    pub fn sessions(&self) -> Vec<Session> {
+    pub(crate) fn sessions(&self) -> Vec<Session> {
         self.speaker.state().borrow().clone()
     }
 
-    pub fn wait_for(&self, what: &str, is_so: impl Fn(&Session) -> bool) -> Session {
+    pub(crate) fn wait_for(&self, what: &str, is_so: impl Fn(&Session) -> bool) -> Session {
         let mut found = None;
         wait_until(what, || {
             found = self.sessions().into_iter().find(|session| is_so(session));
@@ -224,7 +224,7 @@ impl Drop for Daemon {
 }
 
 /// Waits for something to be so; what it is instead is told if it never becomes so.
-pub fn wait_until<T: std::fmt::Debug>(what: &str, mut is_so: impl FnMut() -> Result<(), T>) {
+pub(crate) fn wait_until<T: std::fmt::Debug>(what: &str, mut is_so: impl FnMut() -> Result<(), T>) {
     let began = Instant::now();
     loop {
         match is_so() {
@@ -237,11 +237,11 @@ pub fn wait_until<T: std::fmt::Debug>(what: &str, mut is_so: impl FnMut() -> Res
     }
 }
 
-pub fn set<'a>(all: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+pub(crate) fn set<'a>(all: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     all.into_iter().map(str::to_owned).collect()
 }
 
 /// The addresses of nodes, of IPv4 (0) or IPv6 (1).
-pub fn addresses(nodes: &[usize], family: usize) -> BTreeSet<String> {
+pub(crate) fn addresses(nodes: &[usize], family: usize) -> BTreeSet<String> {
     set(nodes.iter().map(|node| NODES[*node][family]))
 }

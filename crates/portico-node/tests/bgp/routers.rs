@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Bird,
     Frr,
     Gobgp,
 }
 
 /// A running router.
-pub struct Router<'a> {
+pub(crate) struct Router<'a> {
     kind: Kind,
     rig: &'a Rig,
     dir: PathBuf,
@@ -27,7 +27,7 @@ pub struct Router<'a> {
 
 /// What a test wants of a router.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub(crate) struct Wish {
     pub password: Option<&'static str>,
     /// Route flap damping (FRR).
     pub dampening: bool,
@@ -44,7 +44,7 @@ impl Wish {
 }
 
 impl Router<'_> {
-    pub fn start(kind: Kind, rig: &Rig, wish: Wish) -> Router<'_> {
+    pub(crate) fn start(kind: Kind, rig: &Rig, wish: Wish) -> Router<'_> {
         let dir = rig.dir.path().to_owned();
         let mut router = Router {
             kind,
@@ -61,12 +61,12 @@ impl Router<'_> {
     }
 
     /// It puts its routes into the kernel.
-    pub fn programs_the_kernel(&self) -> bool {
+    pub(crate) fn programs_the_kernel(&self) -> bool {
         self.kind != Kind::Gobgp
     }
 
     /// The next hops of a prefix in its table of routes.
-    pub fn next_hops(&self, prefix: &str) -> BTreeSet<String> {
+    pub(crate) fn next_hops(&self, prefix: &str) -> BTreeSet<String> {
         match self.kind {
             Kind::Bird => bird_next_hops(&self.ask(&["show", "route", "for", prefix, "all"])),
             Kind::Frr => {
@@ -83,7 +83,7 @@ impl Router<'_> {
     }
 
     /// It has a session with this address.
-    pub fn is_established(&self, address: &str) -> bool {
+    pub(crate) fn is_established(&self, address: &str) -> bool {
         let text = match self.kind {
             Kind::Bird => {
                 let name = neighbours()
@@ -102,7 +102,7 @@ impl Router<'_> {
     }
 
     /// What the router's own tool says.
-    pub fn ask(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ask(&self, arguments: &[&str]) -> String {
         let mut command = match self.kind {
             Kind::Bird => tool("birdc", "bird2", &["-s", &self.path("bird.ctl")]),
             Kind::Frr => tool("vtysh", "frr", &["--vty_socket", &self.path("")]),

@@ -15,12 +15,12 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-pub const SETTINGS: &str = "PORTICO_TEST_LAYER2";
+pub(crate) const SETTINGS: &str = "PORTICO_TEST_LAYER2";
 const PORT: u16 = 10262;
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The number of a host that takes no part.
-pub const STRANGER: usize = 9;
-pub const V4: [&str; 6] = [
+pub(crate) const STRANGER: usize = 9;
+pub(crate) const V4: [&str; 6] = [
     "10.7.0.201",
     "10.7.0.202",
     "10.7.0.203",
@@ -28,14 +28,14 @@ pub const V4: [&str; 6] = [
     "10.7.0.205",
     "10.7.0.206",
 ];
-pub const V6: [&str; 4] = ["fd00:7::201", "fd00:7::202", "fd00:7::203", "fd00:7::204"];
+pub(crate) const V6: [&str; 4] = ["fd00:7::201", "fd00:7::202", "fd00:7::203", "fd00:7::204"];
 
-pub fn addresses() -> impl Iterator<Item = IpAddr> {
+pub(crate) fn addresses() -> impl Iterator<Item = IpAddr> {
     V4.iter().chain(&V6).map(|address| address.parse().unwrap())
 }
 
 /// Who of the nodes is to have an address.
-pub fn owner(address: IpAddr, nodes: &[usize]) -> usize {
+pub(crate) fn owner(address: IpAddr, nodes: &[usize]) -> usize {
     let hash = rank::hash_address(address);
     *nodes
         .iter()
@@ -47,7 +47,7 @@ fn name(node: usize) -> String {
     format!("node{node}")
 }
 
-pub struct Rig {
+pub(crate) struct Rig {
     switch: Host,
     nodes: Vec<Host>,
     client: Host,
@@ -57,7 +57,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new(nodes: usize) -> Rig {
+    pub(crate) fn new(nodes: usize) -> Self {
         let bed = Testbed::new().unwrap();
         let switch = bed.host("switch").unwrap();
         switch.bridge("lan").unwrap();
@@ -75,7 +75,7 @@ impl Rig {
         let nodes = (0..nodes).map(|node| host(&name(node), node)).collect();
         let (client, stranger) = (host("client", 8), host("stranger", STRANGER));
         let dir = TempDir::with_prefix("portico-layer2-").unwrap();
-        Rig {
+        Self {
             nodes,
             client,
             stranger,
@@ -85,11 +85,11 @@ impl Rig {
         }
     }
 
-    pub fn start(&self, node: usize) -> Process {
+    pub(crate) fn start(&self, node: usize) -> Process {
         self.start_with_key(node, "the key")
     }
 
-    pub fn start_with_key(&self, node: usize, key: &str) -> Process {
+    pub(crate) fn start_with_key(&self, node: usize, key: &str) -> Process {
         let settings = [
             node.to_string(),
             self.nodes.len().to_string(),
@@ -108,13 +108,13 @@ impl Rig {
     }
 
     /// Among whom a node shares out addresses, as it says.
-    pub fn members(&self, node: usize) -> Vec<String> {
+    pub(crate) fn members(&self, node: usize) -> Vec<String> {
         let text = std::fs::read_to_string(self.log(node)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
     /// Pulls or plugs in the cable of a node at the switch.
-    pub fn plug(&self, node: usize, up: bool) {
+    pub(crate) fn plug(&self, node: usize, up: bool) {
         ip(
             &self.switch,
             &format!("link set {} {}", name(node), if up { "up" } else { "down" }),
@@ -122,7 +122,7 @@ impl Rig {
     }
 
     /// Has the client's kernel ask where the addresses are.
-    pub fn ask_for_all(&self) {
+    pub(crate) fn ask_for_all(&self) {
         self.client.enter(|| {
             for address in addresses() {
                 let any = if address.is_ipv4() {
@@ -136,12 +136,12 @@ impl Rig {
         });
     }
 
-    pub fn forget_all(&self) {
+    pub(crate) fn forget_all(&self) {
         ip(&self.client, "neigh flush dev eth0");
     }
 
     /// Who has each address, by the client's kernel.
-    pub fn seen_by_client(&self) -> BTreeMap<IpAddr, usize> {
+    pub(crate) fn seen_by_client(&self) -> BTreeMap<IpAddr, usize> {
         let mut seen = BTreeMap::new();
         for line in ip(&self.client, "neigh show dev eth0").lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -173,7 +173,7 @@ fn ip(host: &Host, arguments: &str) -> String {
 }
 
 /// In a process of its own, until it is asked to stop.
-pub fn take_part(settings: &str) {
+pub(crate) fn take_part(settings: &str) {
     let [node, nodes, key, log] = settings.split('\n').collect::<Vec<_>>().try_into().unwrap();
     let all = 0..nodes.parse::<usize>().unwrap();
     let peers: Peers = all
@@ -215,7 +215,7 @@ pub fn take_part(settings: &str) {
 }
 
 /// Waits for something to be so; what it is instead is told if it never becomes so.
-pub fn wait_until<T: Debug>(what: &str, mut is_so: impl FnMut() -> Result<(), T>) {
+pub(crate) fn wait_until<T: Debug>(what: &str, mut is_so: impl FnMut() -> Result<(), T>) {
     let began = Instant::now();
     loop {
         match is_so() {

@@ -7,22 +7,22 @@ use super::wanted::{Check, refused};
 use crate::{ProviderError, Request};
 
 /// The only attribute of balancers that both kinds have, by its name with Network Load Balancers.
-pub const CROSS_ZONE: &str = "load_balancing.cross_zone.enabled";
+pub(super) const CROSS_ZONE: &str = "load_balancing.cross_zone.enabled";
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Network,
     Classic,
 }
 
 impl Kind {
     /// What the Service asks for, if that is known.
-    pub fn of(request: &Request) -> Result<Option<Kind>, ProviderError> {
+    pub(super) fn of(request: &Request) -> Result<Option<Self>, ProviderError> {
         match get(request, "type") {
             None => Ok(None),
-            Some("nlb") => Ok(Some(Kind::Network)),
-            Some("classic" | "clb" | "elb") => Ok(Some(Kind::Classic)),
+            Some("nlb") => Ok(Some(Self::Network)),
+            Some("classic" | "clb" | "elb") => Ok(Some(Self::Classic)),
             Some("nlb-ip" | "external") => Err(ProviderError::Elsewhere),
             Some(other) => refused(
                 "BadAnnotation",
@@ -31,24 +31,24 @@ impl Kind {
         }
     }
 
-    pub fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
-            Kind::Network => "network",
-            Kind::Classic => "classic",
+            Self::Network => "network",
+            Self::Classic => "classic",
         }
     }
 
-    pub fn other(self) -> Kind {
+    pub(super) fn other(self) -> Self {
         match self {
-            Kind::Network => Kind::Classic,
-            Kind::Classic => Kind::Network,
+            Self::Network => Self::Classic,
+            Self::Classic => Self::Network,
         }
     }
 }
 
 /// All but the kind, read once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Annotations {
+pub(super) struct Annotations {
     pub internal: bool,
     pub subnets: Vec<String>,
     pub addresses: Vec<String>,
@@ -61,8 +61,8 @@ pub struct Annotations {
 }
 
 impl Annotations {
-    pub fn of(request: &Request) -> Result<Annotations, ProviderError> {
-        let annotations = Annotations {
+    pub(super) fn of(request: &Request) -> Result<Self, ProviderError> {
+        let annotations = Self {
             internal: get(request, "internal").is_some_and(|value| value != "false"),
             subnets: list(request, "subnets"),
             addresses: list(request, "eip-allocations"),

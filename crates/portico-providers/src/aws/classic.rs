@@ -1,7 +1,7 @@
 //! Classic load balancers: what there is, and the steps from there to what is wanted. Pure. One
 //! answer of the vendor has everything but tags.
 
-pub mod act;
+pub(super) mod act;
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::wanted::{Check, Wanted, refused};
 use crate::ProviderError;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Balancer {
+pub(crate) struct Balancer {
     pub host: String,
     pub internal: bool,
     pub groups: Vec<String>,
@@ -24,20 +24,20 @@ pub struct Balancer {
     pub instances: BTreeSet<String>,
     /// Policies that there are, whether they are used or not.
     pub policies: BTreeSet<String>,
-    /// Node ports to which connections begin with who the client is.
+    /// Node ports to which connections begin with the PROXY protocol.
     pub proxied: BTreeSet<u16>,
     pub tags: Tags,
 }
 
 /// A port of the balancer and where it leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PortPair {
+pub(crate) struct PortPair {
     pub port: u16,
     pub node_port: u16,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub(super) struct Observed {
     pub groups: Groups,
     pub balancer: Option<Balancer>,
     /// For a balancer that has to be made.
@@ -45,7 +45,7 @@ pub struct Observed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     Group(GroupStep),
     Create {
         internal: bool,
@@ -59,7 +59,7 @@ pub enum Step {
     CreateListeners(Vec<PortPair>),
     DeleteListeners(Vec<u16>),
     CreateProxyPolicy,
-    /// Whether connections to a node port begin with who the client is.
+    /// Whether connections to a node port begin with the PROXY protocol.
     Proxy(u16, bool),
     SetCheck(Check),
     Register(Vec<String>),
@@ -70,7 +70,7 @@ pub enum Step {
 impl Observed {
     /// A step was done; `host` is the name in DNS of a balancer that it made. Those of security
     /// groups are noted where they are done.
-    pub fn done(&mut self, step: &Step, host: Option<String>) {
+    pub(super) fn done(&mut self, step: &Step, host: Option<String>) {
         let group = self.groups.own_id();
         if let Step::Create {
             internal,
@@ -112,15 +112,15 @@ impl Observed {
 }
 
 /// The group goes last.
-pub fn removal(seen: &Observed) -> Vec<Step> {
+pub(super) fn removal(seen: &Observed) -> Vec<Step> {
     let balancer = seen.balancer.iter().map(|_| Step::Delete);
     balancer
         .chain(seen.groups.remove().into_iter().map(Step::Group))
         .collect()
 }
 
-/// The name of the policy that has connections begin with who the client is.
-pub const PROXY_POLICY: &str = "k8s-proxyprotocol-enabled";
+/// The name of the policy that turns the PROXY protocol on.
+pub(super) const PROXY_POLICY: &str = "k8s-proxyprotocol-enabled";
 
 const DEFAULTS: &[(&str, &str)] = &[
     (CROSS_ZONE, "false"),
@@ -128,7 +128,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("idle_timeout", "60"),
 ];
 
-pub fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError> {
+pub(super) fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError> {
     let mut steps: Vec<Step> = seen
         .groups
         .open(&wanted.groups)

@@ -3,29 +3,35 @@
 
 use crate::cloud::{Ini, IniError};
 
+/// What the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Named, or of the zone.
     pub region: Option<String>,
+    /// The id of the VPC, in place of the instance's.
     pub vpc: Option<String>,
     /// Where the controller runs: for balancers where no other fits.
     pub subnet: Option<String>,
     /// In place of `--cluster-name`.
     pub cluster: Option<String>,
-    /// That is taken on for all calls.
+    /// The role that is assumed (AssumeRole) for all calls.
     pub role: Option<String>,
     /// Groups of the nodes, in place of those that are tagged for the cluster.
     pub node_groups: Vec<String>,
-    /// Node ports are opened by somebody else.
+    /// The security groups of nodes are left alone: the operator opens node ports.
     pub leave_nodes: bool,
+    /// Addresses of services, in place of the usual ones.
     pub endpoints: Vec<Endpoint>,
 }
 
 /// Another address of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
+    /// The name of the service.
     pub service: String,
+    /// Its address.
     pub url: String,
+    /// The region in signatures, if it is another.
     pub signing_region: Option<String>,
 }
 
@@ -46,7 +52,8 @@ const KEYS: &[&str] = &[
 ];
 
 impl Config {
-    pub fn parse(text: &str) -> Result<Config, IniError> {
+    /// Reads the text of the file; a key that is not known is an error.
+    pub fn parse(text: &str) -> Result<Self, IniError> {
         let ini = Ini::parse(text)?;
         let global = ini.section("global");
         global.only(KEYS)?;
@@ -62,7 +69,7 @@ impl Config {
         let overrides = ini
             .section_names()
             .filter(|name| name.starts_with("serviceoverride"));
-        Ok(Config {
+        Ok(Self {
             region: get("region").or(region),
             vpc: get("vpc"),
             subnet: get("subnetid"),

@@ -2,7 +2,7 @@
 
 use crate::description::Description;
 
-pub const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: Description = Description {
     name: "aws",
     summary: "Network Load Balancers, or classic ones, in Amazon's cloud; instances are targets, \
               and their node ports are open to the balancer alone.",

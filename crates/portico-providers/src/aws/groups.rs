@@ -1,6 +1,6 @@
 //! Security groups: the one of a balancer, which lets clients in, and those of the nodes, which let
-//! nobody but the balancer reach node ports. What of a node's group comes from the balancer's group
-//! is ours, the rest is not looked at. Pure.
+//! only the balancer reach node ports. What of a node's group comes from the balancer's group is
+//! ours, the rest is not looked at. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 use ipnet::Ipv4Net;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rule {
+pub(crate) struct Rule {
     pub protocol: Traffic,
     /// Ports; of ICMP its type and code. -1 is all of them.
     pub from: i32,
@@ -17,7 +17,7 @@ pub struct Rule {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Traffic {
+pub(crate) enum Traffic {
     Tcp,
     Udp,
     Icmp,
@@ -26,12 +26,12 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    pub fn parse(text: &str) -> Traffic {
+    pub(crate) fn parse(text: &str) -> Self {
         match text {
-            "tcp" => Traffic::Tcp,
-            "udp" => Traffic::Udp,
-            "icmp" => Traffic::Icmp,
-            other => Traffic::Other(other.to_owned()),
+            "tcp" => Self::Tcp,
+            "udp" => Self::Udp,
+            "icmp" => Self::Icmp,
+            other => Self::Other(other.to_owned()),
         }
     }
 }
@@ -39,16 +39,16 @@ impl Traffic {
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Traffic::Tcp => "tcp",
-            Traffic::Udp => "udp",
-            Traffic::Icmp => "icmp",
-            Traffic::Other(text) => text,
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
+            Self::Other(text) => text,
         })
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub(crate) enum Origin {
     Range(Ipv4Net),
     /// What is in the balancer's group.
     Balancer,
@@ -62,22 +62,22 @@ pub enum Origin {
 
 /// A group as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub(crate) struct Group {
     pub id: String,
     pub tags: BTreeMap<String, String>,
     pub rules: BTreeSet<Rule>,
 }
 
-/// Whose rules.
+/// The security group that rules belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum On {
+pub(super) enum On {
     Balancer,
     /// A group of nodes, by its id.
     Nodes(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GroupStep {
+pub(super) enum GroupStep {
     Create {
         name: String,
         tags: BTreeMap<String, String>,
@@ -90,7 +90,7 @@ pub enum GroupStep {
 
 /// What is wanted of groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WantedGroups {
+pub(super) struct WantedGroups {
     pub name: String,
     pub tags: BTreeMap<String, String>,
     pub inbound: BTreeSet<Rule>,
@@ -100,14 +100,14 @@ pub struct WantedGroups {
 
 /// Groups as they are: the balancer's, and those of nodes with only the rules that come from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Groups {
+pub(super) struct Groups {
     pub own: Option<Group>,
     pub nodes: Vec<Group>,
 }
 
 impl Groups {
-    /// Before the balancer is changed: nothing that it will do is kept out.
-    pub fn open(&self, wanted: &WantedGroups) -> Vec<GroupStep> {
+    /// The steps before the balancer is changed, so that nothing that it will do is kept out.
+    pub(super) fn open(&self, wanted: &WantedGroups) -> Vec<GroupStep> {
         let mut steps = Vec::new();
         let nothing = BTreeSet::new();
         match &self.own {
@@ -130,8 +130,8 @@ impl Groups {
         steps
     }
 
-    /// After it was changed: what it does no more is kept out.
-    pub fn close(&self, wanted: &WantedGroups) -> Vec<GroupStep> {
+    /// The steps after it was changed, so that what it does no more is kept out.
+    pub(super) fn close(&self, wanted: &WantedGroups) -> Vec<GroupStep> {
         let mut steps = Vec::new();
         if let Some(own) = &self.own {
             steps.extend(
@@ -149,7 +149,7 @@ impl Groups {
     }
 
     /// A step was done; `created` is the id of a group that it made.
-    pub fn done(&mut self, step: &GroupStep, created: Option<String>) {
+    pub(super) fn done(&mut self, step: &GroupStep, created: Option<String>) {
         match step {
             GroupStep::Create { tags, .. } => {
                 let (id, tags) = (created.unwrap_or_default(), tags.clone());
@@ -182,15 +182,15 @@ impl Groups {
     }
 
     /// The id of the balancer's.
-    pub fn own_id(&self) -> String {
+    pub(super) fn own_id(&self) -> String {
         self.own
             .as_ref()
             .map(|own| own.id.clone())
             .unwrap_or_default()
     }
 
-    /// After the balancer is gone. A group that others name cannot be deleted.
-    pub fn remove(&self) -> Vec<GroupStep> {
+    /// The steps after the balancer is gone. A group that others name cannot be deleted.
+    pub(super) fn remove(&self) -> Vec<GroupStep> {
         let mut steps = self.close(&WantedGroups::default());
         steps.retain(|step| !matches!(step, GroupStep::Revoke(On::Balancer, _)));
         steps.extend(self.own.as_ref().map(|_| GroupStep::Delete));
@@ -199,7 +199,7 @@ impl Groups {
 }
 
 /// Tags to set, if any: those that others put there stay.
-pub fn missing_tags(
+pub(super) fn missing_tags(
     have: &BTreeMap<String, String>,
     wanted: &BTreeMap<String, String>,
 ) -> Option<BTreeMap<String, String>> {

@@ -4,7 +4,7 @@
 //! Everything is found by names that follow from the Service's uid, and is ours only if it has the
 //! cluster's tag. What the last call left is remembered, so that a change costs the calls that make
 //! it and no others. The security group is made first and deleted last, and its name can be had
-//! only once: whoever gets it knows that nothing else is there yet.
+//! only once: the call that gets it knows that nothing else is there yet.
 
 mod annotations;
 pub mod api;
@@ -30,9 +30,10 @@ use super::cloud::{Basis, Remembered};
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request};
 
 pub use config::{Config, Endpoint};
-pub use description::DESCRIPTION;
+pub(crate) use description::DESCRIPTION;
 pub use start::Parts;
 
+/// The provider.
 pub struct Aws {
     around: Surroundings,
     /// By the name of the balancer.
@@ -49,8 +50,8 @@ enum Last {
 impl Last {
     fn kind(&self) -> Kind {
         match self {
-            Last::Network(_) => Kind::Network,
-            Last::Classic(_) => Kind::Classic,
+            Self::Network(_) => Kind::Network,
+            Self::Classic(_) => Kind::Classic,
         }
     }
 }
@@ -64,13 +65,13 @@ enum Found {
 impl Found {
     fn kind(&self) -> Kind {
         match self {
-            Found::Network(_) => Kind::Network,
-            Found::Classic(_) => Kind::Classic,
+            Self::Network(_) => Kind::Network,
+            Self::Classic(_) => Kind::Classic,
         }
     }
 
     fn is_there(&self) -> bool {
-        matches!(self, Found::Network(Some(_)) | Found::Classic(Some(_)))
+        matches!(self, Self::Network(Some(_)) | Self::Classic(Some(_)))
     }
 }
 
@@ -90,7 +91,8 @@ impl Aws {
         })
     }
 
-    /// Of the wished kind, if there is none of the other.
+    /// Finds the load balancer of this Service: of the desired kind, unless there is one of the
+    /// other.
     async fn find(&self, desired: Option<Kind>, names: &Names) -> Result<Found, ProviderError> {
         let kind = desired.unwrap_or(Kind::Network);
         let found = self.look(kind, names).await?;
@@ -175,7 +177,7 @@ impl Aws {
         self.change(last, &wanted).await
     }
 
-    /// One that was being provisioned is looked at.
+    /// Looks again at a balancer that was being provisioned.
     async fn settled(&self, mut last: Last, names: &Names) -> Result<Last, ProviderError> {
         if let Last::Network(network::Observed {
             balancer: Some(balancer),

@@ -3,7 +3,7 @@
 //! A listener sends to the target group of its node port. Target groups are found by their names,
 //! which begin alike for one Service, as those that nothing uses belong to no balancer.
 
-pub mod act;
+pub(super) mod act;
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::wanted::{Check, Listener, Wanted, refused};
 use crate::ProviderError;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Balancer {
+pub(crate) struct Balancer {
     pub arn: String,
     pub host: String,
     pub internal: bool,
@@ -25,7 +25,7 @@ pub struct Balancer {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SeenListener {
+pub(crate) struct SeenListener {
     pub arn: String,
     pub port: u16,
     pub protocol: String,
@@ -34,7 +34,7 @@ pub struct SeenListener {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TargetGroup {
+pub(crate) struct TargetGroup {
     pub arn: String,
     pub name: String,
     pub check: Check,
@@ -44,7 +44,7 @@ pub struct TargetGroup {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub(super) struct Observed {
     pub groups: Groups,
     pub balancer: Option<Balancer>,
     pub listeners: Vec<SeenListener>,
@@ -55,7 +55,7 @@ pub struct Observed {
 
 /// Target groups are meant by name, as some have no ARN yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     Group(GroupStep),
     /// Subnets with an elastic address, or without.
     CreateBalancer {
@@ -84,14 +84,14 @@ pub enum Step {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tagged {
+pub(super) enum Tagged {
     Balancer,
     Targets(String),
 }
 
 /// What a step made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Made {
+pub(super) enum Made {
     Nothing,
     Balancer(Balancer),
     /// Its ARN.
@@ -101,7 +101,7 @@ pub enum Made {
 
 impl Observed {
     /// A step was done. Those of security groups are noted where they are done.
-    pub fn done(&mut self, step: &Step, made: Made) {
+    pub(super) fn done(&mut self, step: &Step, made: Made) {
         match (step, made) {
             (Step::CreateBalancer { tags, .. }, Made::Balancer(balancer)) => {
                 let groups = vec![self.groups.own_id()];
@@ -174,7 +174,7 @@ impl Observed {
                 self.balancer = None;
                 self.listeners.clear();
             }
-            // What they did is noted elsewhere, or nobody could say what there is.
+            // Their results are noted elsewhere, or cannot be known without a read.
             (Step::Group(_) | Step::SetAttributes(..), _) => {}
             (
                 Step::CreateBalancer { .. } | Step::CreateTargets { .. } | Step::CreateListener(..),
@@ -198,7 +198,7 @@ const TARGET_DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// What is wanted is there before what is not wanted goes.
-pub fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError> {
+pub(super) fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError> {
     let mut steps: Vec<Step> = seen
         .groups
         .open(&wanted.groups)
@@ -229,7 +229,7 @@ pub fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError
 }
 
 /// Groups that a balancer uses cannot be deleted, neither of targets nor of rules.
-pub fn removal(seen: &Observed) -> Vec<Step> {
+pub(super) fn removal(seen: &Observed) -> Vec<Step> {
     let balancer = seen.balancer.iter().map(|_| Step::DeleteBalancer);
     let targets = seen
         .targets
@@ -363,7 +363,7 @@ fn targets(wanted: &Wanted, listener: &Listener, seen: &Observed, steps: &mut Ve
 }
 
 /// What is only in one of two: too much, and missing.
-pub fn changes(
+pub(super) fn changes(
     have: &BTreeSet<String>,
     wanted: &BTreeSet<String>,
 ) -> (Option<Vec<String>>, Option<Vec<String>>) {

@@ -11,14 +11,14 @@ const CHANGING: &str = "changing";
 
 /// What is to be done: say so, do it (all attributes, with those that are not wanted as the vendor
 /// has them), say so.
-pub struct Change {
+pub(super) struct Change {
     pub before: Option<Tags>,
     pub attributes: BTreeMap<String, String>,
     pub after: Tags,
 }
 
 /// `tags` of what is there.
-pub fn change(
+pub(super) fn change(
     tags: &Tags,
     wanted: &BTreeMap<String, String>,
     defaults: &[(&str, &str)],
@@ -36,7 +36,7 @@ pub fn change(
 }
 
 /// The tags of something that is created and gets its attributes after that.
-pub fn tags_at_first(mut tags: Tags, wanted: &BTreeMap<String, String>) -> Tags {
+pub(super) fn tags_at_first(mut tags: Tags, wanted: &BTreeMap<String, String>) -> Tags {
     if !wanted.is_empty() {
         tags.extend(tag(CHANGING));
     }

@@ -1,4 +1,5 @@
-//! Everything that the provider starts with: the configuration, where it runs, who it is.
+//! Everything that the provider starts with: the configuration, the place where it runs, and its
+//! credentials.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,21 +16,30 @@ use crate::cloud::{
 
 /// What a provider is made of.
 pub struct Parts {
+    /// Sends requests.
     pub transport: Arc<dyn Transport>,
+    /// What the file says.
     pub config: Config,
+    /// Where credentials come from.
     pub source: Source,
+    /// The region of the cluster.
     pub region: String,
+    /// The VPC of the cluster.
     pub vpc: String,
     /// `--cluster-name`
     pub cluster: String,
+    /// How often calls are made and repeated.
     pub pace: Pace,
+    /// How often something that takes its time is looked at.
     pub poll: Poll,
+    /// Where calls are counted.
     pub metrics: CallMetrics,
 }
 
 impl Aws {
-    /// With what the environment, the configuration and the instance say, in that order.
-    pub async fn start(start: Start) -> Result<Aws, String> {
+    /// Starts the provider with what the environment, the configuration and the instance say, in
+    /// that order.
+    pub async fn start(start: Start) -> Result<Self, String> {
         let text = match &start.config {
             Some(path) => {
                 fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?
@@ -76,7 +86,7 @@ impl Aws {
         };
         let (cluster, metrics) = (start.cluster_name, start.metrics);
         let (pace, poll) = (Pace::default(), Poll::default());
-        Ok(Aws::new(Parts {
+        Ok(Self::new(Parts {
             transport,
             config,
             source,
@@ -89,7 +99,8 @@ impl Aws {
         }))
     }
 
-    pub fn new(parts: Parts) -> Aws {
+    /// A provider on this cloud.
+    pub fn new(parts: Parts) -> Self {
         let sts = url(&parts, "sts");
         let client = anonymous(&parts.transport, &parts.metrics);
         let transport = Arc::clone(&parts.transport);
@@ -124,7 +135,7 @@ impl Aws {
             cluster,
             parts.poll,
         );
-        Aws {
+        Self {
             around,
             last: Default::default(),
         }

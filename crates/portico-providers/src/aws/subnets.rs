@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 /// Prefix of the tags that say of which cluster something is.
-pub const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
+pub(super) const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subnet {
+pub(crate) struct Subnet {
     pub id: String,
     pub zone: String,
     pub tags: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouteTable {
+pub(crate) struct RouteTable {
     /// For subnets that no table names.
     pub main: bool,
     pub subnets: Vec<String>,
@@ -22,7 +22,7 @@ pub struct RouteTable {
 }
 
 /// What a balancer needs of its subnets.
-pub struct Desired<'a> {
+pub(super) struct Desired<'a> {
     pub region: &'a str,
     pub cluster: &'a str,
     pub internal: bool,
@@ -32,8 +32,8 @@ pub struct Desired<'a> {
     pub own: Option<&'a str>,
 }
 
-/// One of each zone, by zone.
-pub fn choose(
+/// Chooses one subnet of each zone, by zone.
+pub(super) fn choose(
     desired: &Desired<'_>,
     subnets: &[Subnet],
     tables: &[RouteTable],

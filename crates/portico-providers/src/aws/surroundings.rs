@@ -48,12 +48,12 @@ impl<T: Clone> Known<T> {
 }
 
 impl<T> Default for Known<T> {
-    fn default() -> Known<T> {
-        Known(Mutex::default())
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 
-pub struct Surroundings {
+pub(super) struct Surroundings {
     pub api: Api,
     pub config: Config,
     pub region: String,
@@ -68,22 +68,22 @@ pub struct Surroundings {
 
 /// Whether what is the same for all Services is read in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub(super) enum Trust {
     Known,
     Nothing,
 }
 
 impl Surroundings {
-    pub fn new(
+    pub(super) fn new(
         api: Api,
         config: Config,
         region: String,
         vpc: String,
         cluster: String,
         poll: Poll,
-    ) -> Surroundings {
+    ) -> Self {
         let (node_groups, subnets, route_tables) = Default::default();
-        Surroundings {
+        Self {
             api,
             config,
             region,
@@ -96,8 +96,8 @@ impl Surroundings {
         }
     }
 
-    /// For a balancer that has to be made.
-    pub async fn subnets(
+    /// The subnets for a balancer that has to be made.
+    pub(super) async fn subnets(
         &self,
         wanted: &Wanted,
         trust: Trust,
@@ -123,7 +123,7 @@ impl Surroundings {
         choose(&desired, &subnets, &tables).or_else(|problem| refused("NoSubnet", problem))
     }
 
-    pub async fn groups(&self, names: &Names) -> Result<Groups, ProviderError> {
+    pub(super) async fn groups(&self, names: &Names) -> Result<Groups, ProviderError> {
         let own = self.own_group(names).await?;
         let mut nodes = if self.config.leave_nodes {
             Vec::new()
@@ -137,7 +137,7 @@ impl Surroundings {
     }
 
     /// Groups before anything is made: those of nodes are known by their ids.
-    pub async fn groups_at_first(&self, names: &Names) -> Result<Groups, ProviderError> {
+    pub(super) async fn groups_at_first(&self, names: &Names) -> Result<Groups, ProviderError> {
         let bare = |id: &String| Group {
             id: id.clone(),
             ..Group::default()
@@ -161,7 +161,7 @@ impl Surroundings {
     }
 
     /// As [`Surroundings::groups`], with whatever groups have rules for the balancer.
-    pub async fn groups_to_remove(&self, names: &Names) -> Result<Groups, ProviderError> {
+    pub(super) async fn groups_to_remove(&self, names: &Names) -> Result<Groups, ProviderError> {
         let Some(own) = self.own_group(names).await? else {
             return Ok(Groups::default());
         };
@@ -218,7 +218,7 @@ impl Surroundings {
     }
 
     /// Does a step, and notes it in `groups`.
-    pub async fn change_groups(
+    pub(super) async fn change_groups(
         &self,
         step: &GroupStep,
         groups: &mut Groups,
@@ -248,8 +248,8 @@ impl Surroundings {
         .await
     }
 
-    /// Again as long as the answer is one of these codes.
-    pub async fn until_free<F>(
+    /// Repeats a call as long as the answer is one of these codes.
+    pub(super) async fn until_free<F>(
         &self,
         codes: &[&str],
         waiting: &str,
@@ -295,7 +295,7 @@ fn from(own: Option<&Group>, group: &Group) -> BTreeSet<Rule> {
     .collect()
 }
 
-pub fn not_ours<T>(what: &str, name: &str, names: &Names) -> Result<T, ProviderError> {
+pub(super) fn not_ours<T>(what: &str, name: &str, names: &Names) -> Result<T, ProviderError> {
     let message = format!(
         "there is a {what} {name} that is not tagged {}=owned: it is somebody else's",
         names.cluster_tag
@@ -304,7 +304,7 @@ pub fn not_ours<T>(what: &str, name: &str, names: &Names) -> Result<T, ProviderE
 }
 
 /// A quota that is used up is for people to see, with the vendor's word for it.
-pub fn quota<T>(result: Result<T, CallError>) -> Result<T, ProviderError> {
+pub(super) fn quota<T>(result: Result<T, CallError>) -> Result<T, ProviderError> {
     const WORDS: [&str; 3] = ["LimitExceeded", "TooMany", "Quota"];
     let over = |code: &str| WORDS.iter().any(|word| code.contains(word));
     match result {
@@ -321,7 +321,7 @@ pub fn quota<T>(result: Result<T, CallError>) -> Result<T, ProviderError> {
 
 /// Registers instances. One that is gone while its node is not yet must not keep the others out:
 /// the vendor refuses all that are named with it, with this code.
-pub async fn in_lots<'a, F>(
+pub(super) async fn in_lots<'a, F>(
     instances: &'a [String],
     invalid: &str,
     register: impl Fn(&'a [String]) -> F,

@@ -15,7 +15,7 @@ const MOST_LISTENERS: [(Kind, usize); 2] = [(Kind::Network, 50), (Kind::Classic,
 const SERVICE_TAG: &str = "kubernetes.io/service-name";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub(super) struct Wanted {
     pub kind: Kind,
     pub name: String,
     pub internal: bool,
@@ -36,7 +36,7 @@ pub struct Wanted {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listener {
+pub(crate) struct Listener {
     pub port: u16,
     /// `TCP`, `UDP` or `TCP_UDP`
     pub protocol: &'static str,
@@ -47,7 +47,7 @@ pub struct Listener {
 
 /// An HTTP request to each node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Check {
+pub(crate) struct Check {
     pub port: u16,
     pub path: String,
     pub interval: u32,
@@ -58,10 +58,10 @@ pub struct Check {
 
 /// Names of what belongs to a Service: all that is needed to find it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub(super) struct Names {
     pub balancer: String,
     pub group: String,
-    /// Of the names of target groups. They have room for 32 characters.
+    /// The prefix of the names of target groups, which have room for 32 characters.
     pub targets: String,
     /// The tag that says that something is the cluster's, with `owned` as value.
     pub cluster_tag: String,
@@ -69,13 +69,13 @@ pub struct Names {
 
 impl Names {
     /// `cluster` as tags have it.
-    pub fn of(request: &Request, cluster: &str) -> Names {
+    pub(super) fn of(request: &Request, cluster: &str) -> Self {
         let balancer = request.balancer_name.clone();
         let targets = format!(
             "k8s-{}-",
             &hash(format!("{cluster} {balancer}").as_bytes())[..16]
         );
-        Names {
+        Self {
             group: format!("k8s-elb-{balancer}"),
             balancer,
             targets,
@@ -83,13 +83,13 @@ impl Names {
         }
     }
 
-    pub fn is_owned(&self, tags: &BTreeMap<String, String>) -> bool {
+    pub(super) fn is_owned(&self, tags: &BTreeMap<String, String>) -> bool {
         tags.get(&self.cluster_tag)
             .is_some_and(|value| value == "owned")
     }
 
-    /// Of a target group: all that cannot be changed later is in it, so that another one is made
-    /// when that changes.
+    /// The name of a target group: all that cannot be changed later is in it, so that another one
+    /// is made when that changes.
     fn target_group(&self, protocol: &str, node_port: u16, check: &Check) -> String {
         let text = format!("{protocol} {node_port} {}", check.interval);
         format!("{}{}", self.targets, &hash(text.as_bytes())[..11])
@@ -97,11 +97,14 @@ impl Names {
 }
 
 /// Whether tags are of something that belongs to a Service.
-pub fn is_of_service(tags: &BTreeMap<String, String>) -> bool {
+pub(super) fn is_of_service(tags: &BTreeMap<String, String>) -> bool {
     tags.contains_key(SERVICE_TAG)
 }
 
-pub fn refused<T>(reason: &'static str, message: impl Into<String>) -> Result<T, ProviderError> {
+pub(super) fn refused<T>(
+    reason: &'static str,
+    message: impl Into<String>,
+) -> Result<T, ProviderError> {
     Err(ProviderError::Refused {
         reason,
         message: message.into(),
@@ -109,7 +112,7 @@ pub fn refused<T>(reason: &'static str, message: impl Into<String>) -> Result<T,
 }
 
 impl Wanted {
-    pub fn of(request: &Request, kind: Kind, names: &Names) -> Result<Wanted, ProviderError> {
+    pub(super) fn of(request: &Request, kind: Kind, names: &Names) -> Result<Self, ProviderError> {
         let annotations = Annotations::of(request)?;
         possible(request, kind)?;
         let Some(health) = &request.health_check else {
@@ -157,7 +160,7 @@ impl Wanted {
             target_settings.insert("stickiness.enabled".to_owned(), "true".to_owned());
             target_settings.insert("stickiness.type".to_owned(), "source_ip".to_owned());
         }
-        Ok(Wanted {
+        Ok(Self {
             kind,
             name: names.balancer.clone(),
             internal: annotations.internal,
@@ -295,7 +298,7 @@ fn inbound(request: &Request, listeners: &[Listener]) -> BTreeSet<Rule> {
     rules
 }
 
-/// The balancer reaches node ports and asks for health; nobody else does.
+/// The rules by which only the balancer reaches node ports and the health check's port.
 fn on_nodes(listeners: &[Listener], check: &Check) -> BTreeSet<Rule> {
     let rule = |protocol, port: u16| Rule {
         protocol,
@@ -312,7 +315,7 @@ fn on_nodes(listeners: &[Listener], check: &Check) -> BTreeSet<Rule> {
 }
 
 /// Nodes that are no instances cannot be targets.
-pub fn instances(request: &Request) -> BTreeSet<String> {
+pub(super) fn instances(request: &Request) -> BTreeSet<String> {
     let id = |id: &str| {
         id.strip_prefix("aws://")?
             .rsplit('/')

@@ -8,13 +8,13 @@ use crate::{ProviderError, Request};
 
 /// Annotations of a Service, by names without the prefix. One that is empty says nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Annotations<'a> {
+pub(crate) struct Annotations<'a> {
     pub request: &'a Request,
     pub prefix: &'static str,
 }
 
 impl Annotations<'_> {
-    pub fn text(&self, name: &str) -> Option<String> {
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
         let value = self
             .request
             .annotations
@@ -24,8 +24,8 @@ impl Annotations<'_> {
             .filter(|value| !value.is_empty())
     }
 
-    /// With commas between.
-    pub fn list(&self, name: &str) -> Vec<String> {
+    /// The value as a list with commas between.
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let text = self.text(name).unwrap_or_default();
         text.split(',')
             .map(str::trim)
@@ -34,7 +34,7 @@ impl Annotations<'_> {
             .collect()
     }
 
-    pub fn bool(&self, name: &str) -> Result<Option<bool>, ProviderError> {
+    pub(crate) fn bool(&self, name: &str) -> Result<Option<bool>, ProviderError> {
         let parse = |value: String| {
             value
                 .to_lowercase()
@@ -44,7 +44,7 @@ impl Annotations<'_> {
         self.text(name).map(parse).transpose()
     }
 
-    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, ProviderError> {
+    pub(crate) fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, ProviderError> {
         let parse = |value: String| {
             value
                 .parse()
@@ -53,7 +53,7 @@ impl Annotations<'_> {
         self.text(name).map(parse).transpose()
     }
 
-    pub fn number_in(
+    pub(crate) fn number_in(
         &self,
         name: &str,
         range: RangeInclusive<u32>,
@@ -66,7 +66,7 @@ impl Annotations<'_> {
         self.text(name).map(parse).transpose()
     }
 
-    pub fn wrong(&self, name: &str, value: &str, problem: &str) -> ProviderError {
+    pub(crate) fn wrong(&self, name: &str, value: &str, problem: &str) -> ProviderError {
         refused(
             "InvalidAnnotation",
             format!("annotation {}{name}: {value:?} {problem}", self.prefix),
@@ -74,7 +74,7 @@ impl Annotations<'_> {
     }
 }
 
-pub fn refused(reason: &'static str, message: impl Into<String>) -> ProviderError {
+pub(crate) fn refused(reason: &'static str, message: impl Into<String>) -> ProviderError {
     ProviderError::Refused {
         reason,
         message: message.into(),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::{ProviderError, Request};
 
 /// `spec.loadBalancerIP`, if there is one.
-pub fn requested_ip(request: &Request) -> Result<Option<IpAddr>, ProviderError> {
+pub(crate) fn requested_ip(request: &Request) -> Result<Option<IpAddr>, ProviderError> {
     let parse = |text: &String| {
         let message = format!("loadBalancerIP {text:?} is no address");
         text.parse().map_err(|_| ProviderError::Refused {

@@ -1,4 +1,4 @@
-//! Proof of who asks: added to each try of a call right before it is sent.
+//! Authentication, which is added to each try of a call right before it is sent.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,9 @@ use tokio::sync::Mutex;
 
 use super::error::{CallError, Problem};
 
+/// Adds credentials to requests.
 pub trait Authorize: Send + Sync {
+    /// Adds what proves the identity to a request that is about to be sent.
     fn authorize<'a>(
         &'a self,
         request: &'a mut Request<Bytes>,
@@ -25,7 +27,7 @@ pub trait Authorize: Send + Sync {
     }
 }
 
-/// For servers that ask nobody.
+/// For servers without authentication.
 pub struct Anonymous;
 
 impl Authorize for Anonymous {
@@ -42,17 +44,19 @@ impl Authorize for Anonymous {
 pub enum Header {
     /// `Authorization: Bearer ...`
     Bearer,
+    /// A header of this name with the token as its value.
     Named(HeaderName),
 }
 
 impl Header {
+    /// Adds the token to a request; its value is marked as sensitive.
     pub fn add(&self, token: &SecretString, request: &mut Request<Bytes>) -> Result<(), CallError> {
         let (name, value) = match self {
-            Header::Bearer => (
+            Self::Bearer => (
                 AUTHORIZATION,
                 HeaderValue::try_from(format!("Bearer {}", token.expose_secret())),
             ),
-            Header::Named(name) => (name.clone(), HeaderValue::try_from(token.expose_secret())),
+            Self::Named(name) => (name.clone(), HeaderValue::try_from(token.expose_secret())),
         };
         // The error would show the value.
         let bad = |_| {
@@ -70,7 +74,9 @@ impl Header {
 
 /// A token that does not change.
 pub struct Fixed {
+    /// The header that has it.
     pub header: Header,
+    /// The token.
     pub token: SecretString,
 }
 
@@ -83,33 +89,33 @@ impl Authorize for Fixed {
     }
 }
 
-/// For fields with secrets: `#[serde(deserialize_with = "secret")]`.
-pub fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretString, D::Error> {
+/// Deserializes a field with a secret: `#[serde(deserialize_with = "secret")]`.
+pub(crate) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretString, D::Error> {
     String::deserialize(deserializer).map(SecretString::from)
 }
 
 /// Where tokens come from.
-pub trait TokenSource: Send + Sync {
+pub(crate) trait TokenSource: Send + Sync {
     fn fetch(&self) -> BoxFuture<'_, Result<Token, CallError>>;
 }
 
 #[derive(Clone, Debug)]
-pub struct Token {
+pub(crate) struct Token {
     pub secret: SecretString,
     pub lifetime: Duration,
 }
 
 /// Tokens that end: fetched by the first that needs one while the others wait for it, and again
 /// before it ends.
-pub struct Tokens<S> {
+pub(crate) struct Tokens<S> {
     source: S,
     header: Header,
     current: Mutex<Option<(SecretString, Instant)>>,
 }
 
 impl<S: TokenSource> Tokens<S> {
-    pub fn new(source: S, header: Header) -> Tokens<S> {
-        Tokens {
+    pub(crate) fn new(source: S, header: Header) -> Self {
+        Self {
             source,
             header,
             current: Mutex::new(None),
@@ -149,7 +155,7 @@ impl<S: TokenSource> Authorize for Tokens<S> {
     }
 
     fn renew(&self) -> bool {
-        // Whoever holds the lock is fetching a new one already.
+        // The holder of the lock is fetching a new one already.
         if let Ok(mut current) = self.current.try_lock() {
             *current = None;
         }

@@ -20,7 +20,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// A text as it may stand in one part of a path, or in a query.
-pub fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
@@ -39,14 +39,15 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn new(operation: &'static str, method: Method, url: impl Into<String>) -> Call {
+    /// A call; `operation` names it in metrics and errors.
+    pub fn new(operation: &'static str, method: Method, url: impl Into<String>) -> Self {
         let repeat = if method.is_safe() {
             Repeat::Always
         } else {
             Repeat::IfRefused
         };
         let (headers, body) = (HeaderMap::new(), Ok(Bytes::new()));
-        Call {
+        Self {
             operation,
             repeat,
             deadline: None,
@@ -57,39 +58,45 @@ impl Call {
         }
     }
 
-    pub fn get(operation: &'static str, url: impl Into<String>) -> Call {
-        Call::new(operation, Method::GET, url)
+    /// A GET of this address.
+    pub fn get(operation: &'static str, url: impl Into<String>) -> Self {
+        Self::new(operation, Method::GET, url)
     }
 
-    pub fn post(operation: &'static str, url: impl Into<String>) -> Call {
-        Call::new(operation, Method::POST, url)
+    /// A POST to this address.
+    pub fn post(operation: &'static str, url: impl Into<String>) -> Self {
+        Self::new(operation, Method::POST, url)
     }
 
-    pub fn put(operation: &'static str, url: impl Into<String>) -> Call {
-        Call::new(operation, Method::PUT, url)
+    /// A PUT to this address.
+    pub fn put(operation: &'static str, url: impl Into<String>) -> Self {
+        Self::new(operation, Method::PUT, url)
     }
 
-    pub fn patch(operation: &'static str, url: impl Into<String>) -> Call {
-        Call::new(operation, Method::PATCH, url)
+    /// A PATCH of this address.
+    pub fn patch(operation: &'static str, url: impl Into<String>) -> Self {
+        Self::new(operation, Method::PATCH, url)
     }
 
-    pub fn delete(operation: &'static str, url: impl Into<String>) -> Call {
-        Call::new(operation, Method::DELETE, url)
+    /// A DELETE of this address.
+    pub fn delete(operation: &'static str, url: impl Into<String>) -> Self {
+        Self::new(operation, Method::DELETE, url)
     }
 
     /// A second time does what the first did.
-    pub fn repeatable(mut self) -> Call {
+    pub fn repeatable(mut self) -> Self {
         self.repeat = Repeat::Always;
         self
     }
 
-    /// For a call that is slow on purpose: how long one try may take.
-    pub fn deadline(mut self, deadline: Duration) -> Call {
+    /// Sets how long one try may take, for a call that is slow by nature.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    pub fn query(mut self, name: &str, value: &str) -> Call {
+    /// Adds a parameter to the query.
+    pub fn query(mut self, name: &str, value: &str) -> Self {
         let mark = if self.url.contains('?') { '&' } else { '?' };
         self.url.push(mark);
         self.url
@@ -98,12 +105,13 @@ impl Call {
     }
 
     /// Headers with secrets are marked: `HeaderValue::set_sensitive`.
-    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Call {
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    pub fn json(mut self, body: &impl Serialize) -> Call {
+    /// Sets the body.
+    pub fn json(mut self, body: &impl Serialize) -> Self {
         self.body = serde_json::to_vec(body)
             .map(Bytes::from)
             .map_err(|error| error.to_string());
@@ -111,7 +119,7 @@ impl Call {
     }
 
     /// `application/x-www-form-urlencoded`
-    pub fn form<'a>(mut self, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Call {
+    pub fn form<'a>(mut self, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let fields = fields
             .into_iter()
             .map(|(name, value)| format!("{}={}", encode(name), encode(value)));
@@ -125,7 +133,7 @@ impl Call {
         )
     }
 
-    /// What goes over the wire, but for the proof of who asks.
+    /// The request as it is sent, but for its authentication.
     pub(super) fn request(&self) -> Result<Request<Bytes>, CallError> {
         let failed = |problem: String| CallError::new(self.operation, Problem::Request(problem));
         let body = self.body.clone().map_err(failed)?;
@@ -142,18 +150,24 @@ impl Call {
 /// A good answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
+    /// The operation of the call.
     pub operation: &'static str,
+    /// The status of the answer.
     pub status: StatusCode,
+    /// The headers of the answer.
     pub headers: HeaderMap,
+    /// The whole body of the answer.
     pub body: Bytes,
 }
 
 impl Reply {
+    /// The body as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| CallError::new(self.operation, Problem::Decode(error)))
     }
 
+    /// The value of a header, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }

@@ -1,5 +1,4 @@
-//! Makes calls: in turn, with proof of who asks, each within its time, again where that is safe,
-//! counted.
+//! Makes calls: in turn, authenticated, each within its time, again where that is safe, counted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,15 +30,17 @@ pub struct Dialect {
 pub struct Pace {
     /// For one try.
     pub deadline: Duration,
+    /// When a try is repeated.
     pub retry: Policy,
     /// Calls a second, and how many at once after a rest.
     pub rate: f64,
+    /// The most calls at once after a rest.
     pub burst: u32,
 }
 
 impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
+    fn default() -> Self {
+        Self {
             deadline: Duration::from_secs(30),
             retry: Policy::default(),
             rate: 20.0,
@@ -50,14 +51,21 @@ impl Default for Pace {
 
 /// What a client is made of.
 pub struct Setup {
+    /// The name of the provider in metrics.
     pub provider: &'static str,
+    /// Sends requests.
     pub transport: Arc<dyn Transport>,
+    /// Adds credentials to them.
     pub authorize: Arc<dyn Authorize>,
+    /// How errors are written.
     pub dialect: Dialect,
+    /// How often calls are made and repeated.
     pub pace: Pace,
+    /// Where calls are counted.
     pub metrics: CallMetrics,
 }
 
+/// Makes the calls to one cloud.
 pub struct Client {
     setup: Setup,
     turns: Mutex<TokenBucket>,
@@ -65,9 +73,10 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(setup: Setup) -> Client {
+    /// A client that has made no call yet.
+    pub fn new(setup: Setup) -> Self {
         let turns = Mutex::new(TokenBucket::new(setup.pace.rate, setup.pace.burst));
-        Client {
+        Self {
             setup,
             turns,
             budget: Mutex::default(),

@@ -31,7 +31,7 @@ pub enum Problem {
     Decode(serde_json::Error),
     #[error("cannot be sent: {0}")]
     Request(String),
-    /// There is nothing to prove who is asking with.
+    /// The credentials are missing or could not be fetched.
     #[error("credentials: {0}")]
     Credentials(String),
 }
@@ -51,8 +51,8 @@ pub struct StatusError {
 }
 
 impl CallError {
-    pub fn new(operation: &'static str, problem: impl Into<Problem>) -> CallError {
-        CallError {
+    pub fn new(operation: &'static str, problem: impl Into<Problem>) -> Self {
+        Self {
             operation,
             problem: problem.into(),
         }
@@ -71,7 +71,7 @@ impl CallError {
             .is_some_and(|error| error.status.as_u16() == status)
     }
 
-    /// By the vendor's word.
+    /// Whether the error has this code of the vendor.
     pub fn is_code(&self, code: &str) -> bool {
         self.status().is_some_and(|error| error.code == code)
     }
@@ -103,22 +103,22 @@ impl CallError {
 
 impl From<CallError> for ProviderError {
     /// Providers catch the answers that mean something to them first.
-    fn from(error: CallError) -> ProviderError {
+    fn from(error: CallError) -> Self {
         match error.status() {
             Some(status) if status.throttled => {
                 let after = status.retry_after.unwrap_or(CALM);
-                ProviderError::RetryAfter {
+                Self::RetryAfter {
                     after,
                     reason: format!("the cloud wants fewer requests: {error}"),
                 }
             }
-            _ => ProviderError::Failed(error.to_string()),
+            _ => Self::Failed(error.to_string()),
         }
     }
 }
 
 /// What is not there is no failure.
-pub fn found<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
+pub(crate) fn found<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_not_found() => Ok(None),

@@ -13,14 +13,16 @@ use super::transport::{Sent, Transport, TransportError};
 use super::wait::Poll;
 use crate::conformance::{Fault, FaultPlan};
 
+/// A transport whose calls go wrong as a plan says.
 pub struct Faulty {
     inner: Arc<dyn Transport>,
     plan: Arc<FaultPlan>,
 }
 
 impl Faulty {
-    pub fn over(inner: Arc<dyn Transport>, plan: Arc<FaultPlan>) -> Faulty {
-        Faulty { inner, plan }
+    /// A transport over another one.
+    pub fn over(inner: Arc<dyn Transport>, plan: Arc<FaultPlan>) -> Self {
+        Self { inner, plan }
     }
 }
 

@@ -27,6 +27,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(50);
 const AGENT: &str = concat!("portico/", env!("CARGO_PKG_VERSION"));
 
+/// How connections are made.
 #[derive(Clone, Debug, Default)]
 pub struct HttpOptions {
     /// Certificates (PEM) to trust in place of the system's.
@@ -53,7 +54,8 @@ pub struct Http {
 }
 
 impl Http {
-    pub fn new(options: &HttpOptions) -> Result<Http, HttpError> {
+    /// A transport that has no connection yet.
+    pub fn new(options: &HttpOptions) -> Result<Self, HttpError> {
         let roots = match &options.ca_file {
             Some(path) => roots_of(path)?,
             None => system_roots()?,
@@ -77,7 +79,7 @@ impl Http {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(if options.close { 0 } else { usize::MAX })
             .build(connector);
-        Ok(Http {
+        Ok(Self {
             client,
             close: options.close,
             most_bytes: MOST_BYTES,

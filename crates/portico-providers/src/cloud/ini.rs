@@ -1,6 +1,6 @@
 //! Configuration files as the cloud controllers of Kubernetes read them: sections with keys, a key
-//! several times for several values, names without regard to case. Whoever reads one asks for the
-//! keys it knows; those that nobody asked for are named.
+//! several times for several values, names without regard to case. A reader asks for the keys it
+//! knows; the other keys are named as unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,19 +21,19 @@ pub enum IniError {
 
 /// A file. A section `[Name "sub"]` is called `name "sub"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ini {
+pub(crate) struct Ini {
     sections: BTreeMap<String, Section>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Section {
+pub(crate) struct Section {
     name: String,
     values: BTreeMap<String, Vec<String>>,
 }
 
 impl Ini {
-    pub fn parse(text: &str) -> Result<Ini, IniError> {
-        let (mut ini, mut section) = (Ini::default(), String::new());
+    pub(crate) fn parse(text: &str) -> Result<Self, IniError> {
+        let (mut ini, mut section) = (Self::default(), String::new());
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with([';', '#']) {
@@ -73,22 +73,22 @@ impl Ini {
         self.sections.entry(name.to_owned()).or_insert_with(new)
     }
 
-    /// One that is not there is empty. `name` in lower case.
-    pub fn section(&self, name: &str) -> Section {
+    /// The section of this name (in lower case); one that is not there is empty.
+    pub(crate) fn section(&self, name: &str) -> Section {
         self.sections.get(name).cloned().unwrap_or_else(|| Section {
             name: name.to_owned(),
             values: BTreeMap::new(),
         })
     }
 
-    pub fn section_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn section_names(&self) -> impl Iterator<Item = &str> {
         self.sections.keys().map(String::as_str)
     }
 }
 
 impl Section {
     /// All values of a key, also those of one line with commas between.
-    pub fn all(&self, key: &str) -> Vec<String> {
+    pub(crate) fn all(&self, key: &str) -> Vec<String> {
         let values = self
             .values
             .get(key)
@@ -103,7 +103,7 @@ impl Section {
     }
 
     /// The last value of a key, if it is not empty.
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let value = self
             .values
             .get(key)
@@ -112,7 +112,7 @@ impl Section {
         value.filter(|value| !value.is_empty())
     }
 
-    pub fn bool(&self, key: &str) -> Result<Option<bool>, IniError> {
+    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, IniError> {
         let parse = |value: &str| match value.to_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Ok(true),
             "false" | "no" | "off" | "0" => Ok(false),
@@ -121,7 +121,7 @@ impl Section {
         self.get(key).map(parse).transpose()
     }
 
-    pub fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, IniError> {
+    pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, IniError> {
         let parse = |value: &str| {
             value
                 .parse()
@@ -130,8 +130,8 @@ impl Section {
         self.get(key).map(parse).transpose()
     }
 
-    /// That the value of a key is wrong.
-    pub fn wrong(&self, key: &str, problem: &str) -> IniError {
+    /// The error that the value of a key is wrong.
+    pub(crate) fn wrong(&self, key: &str, problem: &str) -> IniError {
         IniError::Value {
             section: self.name.clone(),
             key: key.to_owned(),
@@ -141,7 +141,7 @@ impl Section {
     }
 
     /// A key that is not known is a mistake of spelling.
-    pub fn only(&self, known: &[&str]) -> Result<(), IniError> {
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), IniError> {
         let known: BTreeSet<&str> = known.iter().copied().collect();
         let unknown: Vec<&str> = self
             .values

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use super::auth::{Token, TokenSource};
 use super::error::CallError;
 
-pub trait LogIn: Send + Sync {
+pub(crate) trait LogIn: Send + Sync {
     /// Where services are.
     type Place: Clone + Send + Sync;
 
@@ -16,7 +16,7 @@ pub trait LogIn: Send + Sync {
 
 /// Logs in when a token or the place is first asked for, and keeps both. Clones share what they
 /// know: one is a [`TokenSource`].
-pub struct Login<L: LogIn>(Arc<Inner<L>>);
+pub(crate) struct Login<L: LogIn>(Arc<Inner<L>>);
 
 struct Inner<L: LogIn> {
     log_in: L,
@@ -25,13 +25,13 @@ struct Inner<L: LogIn> {
 
 struct Known<P> {
     place: Option<P>,
-    /// Came with the place, and nobody has asked for one yet.
+    /// The token that came with the catalog, until a call uses it.
     token: Option<Token>,
 }
 
 impl<L: LogIn> Login<L> {
-    pub fn new(log_in: L) -> Login<L> {
-        Login(Arc::new(Inner {
+    pub(crate) fn new(log_in: L) -> Self {
+        Self(Arc::new(Inner {
             log_in,
             known: Mutex::new(Known {
                 place: None,
@@ -40,7 +40,7 @@ impl<L: LogIn> Login<L> {
         }))
     }
 
-    pub async fn place(&self) -> Result<L::Place, CallError> {
+    pub(crate) async fn place(&self) -> Result<L::Place, CallError> {
         if let Some(place) = &self.known().place {
             return Ok(place.clone());
         }
@@ -58,8 +58,8 @@ impl<L: LogIn> Login<L> {
 }
 
 impl<L: LogIn> Clone for Login<L> {
-    fn clone(&self) -> Login<L> {
-        Login(Arc::clone(&self.0))
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 

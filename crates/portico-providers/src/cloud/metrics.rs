@@ -31,9 +31,9 @@ pub struct CallMetrics {
 }
 
 impl Default for CallMetrics {
-    fn default() -> CallMetrics {
+    fn default() -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.01, 2.0, 12));
-        CallMetrics {
+        Self {
             calls: Family::default(),
             took: Family::new_with_constructor(histogram),
         }
@@ -41,6 +41,7 @@ impl Default for CallMetrics {
 }
 
 impl CallMetrics {
+    /// Adds the metrics to the registry.
     pub fn register(&self, registry: &mut Registry) {
         let calls = "Requests to the cloud's API by operation and status (0: no answer)";
         registry.show("portico_cloud_requests", calls, self.calls.clone());

@@ -6,14 +6,16 @@ use super::error::{CallError, Problem};
 const MOST: usize = 1000;
 
 #[derive(Clone, Debug)]
-pub struct Page<T, N = String> {
+pub(crate) struct Page<T, N = String> {
     pub items: Vec<T>,
     /// What the next page is asked for with; `None` after the last.
     pub next: Option<N>,
 }
 
 /// All items of all pages.
-pub async fn all_pages<T, N, F>(mut page: impl FnMut(Option<N>) -> F) -> Result<Vec<T>, CallError>
+pub(crate) async fn all_pages<T, N, F>(
+    mut page: impl FnMut(Option<N>) -> F,
+) -> Result<Vec<T>, CallError>
 where
     F: Future<Output = Result<Page<T, N>, CallError>>,
 {

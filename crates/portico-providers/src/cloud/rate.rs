@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Fills with `rate` tokens a second up to `burst`. Whoever takes one that is not there yet is told
+/// Fills with `rate` tokens a second up to `burst`. Taking a token that is not there yet returns
 /// how long to wait for it: turns are given in the order in which they are asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
+pub(crate) struct TokenBucket {
     interval: Duration,
     burst: Duration,
     /// When the bucket was, or will be, empty.
@@ -13,16 +13,16 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    pub fn new(rate: f64, burst: u32) -> TokenBucket {
+    pub(crate) fn new(rate: f64, burst: u32) -> Self {
         let interval = Duration::from_secs_f64(1.0 / rate);
-        TokenBucket {
+        Self {
             interval,
             burst: interval * burst,
             empty: None,
         }
     }
 
-    pub fn take(&mut self, now: Instant) -> Duration {
+    pub(crate) fn take(&mut self, now: Instant) -> Duration {
         let full = now.checked_sub(self.burst).unwrap_or(now);
         let empty = self.empty.map_or(full, |empty| empty.max(full)) + self.interval;
         self.empty = Some(empty);

@@ -4,7 +4,7 @@
 //! Memory is a short cut and nothing else: all of it could be read again. It is kept only after a
 //! success, is taken out while a call uses it (one that fails or is dropped half-way leaves
 //! nothing), and is empty after a start. A call that fails from memory is made once more from a
-//! full look before anybody hears of it.
+//! full look before the error is reported.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::ProviderError;
 
 /// What a call goes out from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Basis<T> {
+pub(crate) enum Basis<T> {
     /// This program has not dealt with the Service yet. Another may have: a Service with an
     /// address, or a name that is taken, means a look.
     New,
@@ -28,14 +28,14 @@ pub enum Basis<T> {
 /// By a key that no other Service has or had
 /// ([`Request::balancer_name`](crate::Request)).
 #[derive(Debug)]
-pub struct Remembered<T> {
+pub(crate) struct Remembered<T> {
     /// `None` where the last call failed, or is under way.
     services: Mutex<BTreeMap<String, Option<T>>>,
 }
 
 impl<T> Default for Remembered<T> {
-    fn default() -> Remembered<T> {
-        Remembered {
+    fn default() -> Self {
+        Self {
             services: Mutex::default(),
         }
     }
@@ -43,7 +43,7 @@ impl<T> Default for Remembered<T> {
 
 impl<T> Remembered<T> {
     /// Make a load balancer, or change it: `work` gives what there is afterwards, and its answer.
-    pub async fn make<R, F>(
+    pub(crate) async fn make<R, F>(
         &self,
         key: &str,
         work: impl Fn(Basis<T>) -> F,
@@ -57,7 +57,7 @@ impl<T> Remembered<T> {
     }
 
     /// Delete everything of a Service, and what is known of it.
-    pub async fn delete<F>(
+    pub(crate) async fn delete<F>(
         &self,
         key: &str,
         work: impl Fn(Basis<T>) -> F,
@@ -71,21 +71,21 @@ impl<T> Remembered<T> {
     }
 
     /// The next call for the Service looks at everything.
-    pub fn forget(&self, key: &str) {
+    pub(crate) fn forget(&self, key: &str) {
         if let Some(last) = self.services().get_mut(key) {
             *last = None;
         }
     }
 
-    /// Of what the last call left, not all holds any more.
-    pub fn change(&self, key: &str, change: impl FnOnce(&mut T)) {
+    /// Changes what the last call left, where a part of it does not hold any more.
+    pub(crate) fn change(&self, key: &str, change: impl FnOnce(&mut T)) {
         if let Some(Some(last)) = self.services().get_mut(key) {
             change(last);
         }
     }
 
     /// What the last call left, for a look at it.
-    pub fn last(&self, key: &str) -> Option<T>
+    pub(crate) fn last(&self, key: &str) -> Option<T>
     where
         T: Clone,
     {
@@ -93,11 +93,13 @@ impl<T> Remembered<T> {
     }
 
     /// How many Services there are.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.services().len()
     }
 
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.services().is_empty()
     }
 
@@ -116,7 +118,7 @@ impl<T> Remembered<T> {
         };
         let looks = matches!(basis, Basis::Look);
         match work(basis).await {
-            // Whoever is to wait need not be asked more now.
+            // A cloud that asks to wait is not sent more reads now.
             Err(error) if !looks && !matches!(error, ProviderError::RetryAfter { .. }) => {
                 debug!(key, %error, "looking at everything again");
                 work(Basis::Look).await

@@ -34,9 +34,9 @@ pub struct Policy {
 }
 
 impl Default for Policy {
-    fn default() -> Policy {
+    fn default() -> Self {
         let second = Duration::from_secs(1);
-        Policy {
+        Self {
             first: second / 2,
             last: 10 * second,
             tries: 5,
@@ -73,7 +73,7 @@ impl Policy {
 /// What all calls of a client may repeat together: a tenth of what succeeds, so that a cloud in
 /// trouble does not get several times the requests that it gets at other times.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
+pub(super) struct Budget {
     repeats: f64,
 }
 
@@ -81,12 +81,12 @@ impl Budget {
     const MOST: f64 = 50.0;
     const EARNED: f64 = 0.1;
 
-    pub fn succeeded(&mut self) {
-        self.repeats = (self.repeats + Budget::EARNED).min(Budget::MOST);
+    pub(super) fn succeeded(&mut self) {
+        self.repeats = (self.repeats + Self::EARNED).min(Self::MOST);
     }
 
     /// Says whether there was one left.
-    pub fn take(&mut self) -> bool {
+    pub(super) fn take(&mut self) -> bool {
         let left = self.repeats >= 1.0;
         if left {
             self.repeats -= 1.0;
@@ -96,9 +96,9 @@ impl Budget {
 }
 
 impl Default for Budget {
-    fn default() -> Budget {
-        Budget {
-            repeats: Budget::MOST,
+    fn default() -> Self {
+        Self {
+            repeats: Self::MOST,
         }
     }
 }

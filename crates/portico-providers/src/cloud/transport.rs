@@ -10,7 +10,9 @@ use http::{Request, Response};
 /// The answer to a request, whatever its status.
 pub type Sent<'a> = BoxFuture<'a, Result<Response<Bytes>, TransportError>>;
 
+/// Sends a request and reads its answer: over HTTP, or to a cloud in memory.
 pub trait Transport: Send + Sync {
+    /// Sends a request, once.
     fn send(&self, request: Request<Bytes>) -> Sent<'_>;
 }
 
@@ -35,6 +37,7 @@ pub enum TransportError {
     /// The same.
     #[error("no answer in {} s", .0.as_secs_f32())]
     Timeout(Duration),
+    /// The answer is larger than what is read.
     #[error("the answer has more than {0} bytes")]
     TooLong(usize),
 }

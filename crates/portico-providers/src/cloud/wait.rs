@@ -11,15 +11,18 @@ use crate::ProviderError;
 /// aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
+    /// The first pause.
     pub first: Duration,
+    /// The longest pause.
     pub last: Duration,
+    /// How long it is looked at in one call.
     pub within: Duration,
 }
 
 impl Default for Poll {
-    fn default() -> Poll {
+    fn default() -> Self {
         let second = Duration::from_secs(1);
-        Poll {
+        Self {
             first: second / 2,
             last: 5 * second,
             within: 60 * second,
@@ -29,7 +32,7 @@ impl Default for Poll {
 
 /// How far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress<T> {
+pub(crate) enum Progress<T> {
     Done(T),
     /// For people: what is waited for.
     Pending(String),
@@ -40,7 +43,7 @@ pub enum Progress<T> {
 pub enum WaitError {
     #[error(transparent)]
     Call(#[from] CallError),
-    /// It takes longer than anybody waits for here.
+    /// It takes longer than one call waits.
     #[error("{reason}")]
     Slow { after: Duration, reason: String },
 }
@@ -49,18 +52,18 @@ impl WaitError {
     /// What a call was answered with, if that is why.
     pub fn call(&self) -> Option<&CallError> {
         match self {
-            WaitError::Call(error) => Some(error),
-            WaitError::Slow { .. } => None,
+            Self::Call(error) => Some(error),
+            Self::Slow { .. } => None,
         }
     }
 }
 
 impl From<WaitError> for ProviderError {
     /// People see what is waited for, and others get their turn.
-    fn from(error: WaitError) -> ProviderError {
+    fn from(error: WaitError) -> Self {
         match error {
             WaitError::Call(error) => error.into(),
-            WaitError::Slow { after, reason } => ProviderError::RetryAfter { after, reason },
+            WaitError::Slow { after, reason } => Self::RetryAfter { after, reason },
         }
     }
 }
@@ -74,7 +77,7 @@ pub(super) async fn pause(time: Duration) {
 }
 
 /// Asks until it is done, or for as long as `poll` says.
-pub async fn wait_for<T, F>(poll: &Poll, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
+pub(crate) async fn wait_for<T, F>(poll: &Poll, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
 where
     F: Future<Output = Result<Progress<T>, CallError>>,
 {

@@ -36,27 +36,29 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 8] = [
-        Fault::Unreachable,
-        Fault::Timeout,
-        Fault::TooMany,
-        Fault::ServerError,
-        Fault::ServerErrorAfter,
-        Fault::LostResponse,
-        Fault::CrashBefore,
-        Fault::CrashAfter,
+    /// Every fault.
+    pub const ALL: [Self; 8] = [
+        Self::Unreachable,
+        Self::Timeout,
+        Self::TooMany,
+        Self::ServerError,
+        Self::ServerErrorAfter,
+        Self::LostResponse,
+        Self::CrashBefore,
+        Self::CrashAfter,
     ];
 
     /// Whether the server sees the call.
     pub fn arrives(self) -> bool {
         matches!(
             self,
-            Fault::ServerErrorAfter | Fault::LostResponse | Fault::CrashAfter
+            Self::ServerErrorAfter | Self::LostResponse | Self::CrashAfter
         )
     }
 
+    /// Whether the program ends with it.
     pub fn is_crash(self) -> bool {
-        matches!(self, Fault::CrashBefore | Fault::CrashAfter)
+        matches!(self, Self::CrashBefore | Self::CrashAfter)
     }
 }
 
@@ -91,7 +93,7 @@ impl FaultPlan {
             .map(|(_, fault)| fault)
     }
 
-    /// The end of the program: whoever calls this is dropped.
+    /// Simulates the end of the program: the task that calls this is dropped.
     pub async fn crash<T>(&self) -> T {
         self.crashed.notify_one();
         std::future::pending().await
@@ -109,6 +111,7 @@ impl FaultPlan {
         self.state().quiet = quiet;
     }
 
+    /// The calls so far, as operations.
     pub fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
     }
@@ -136,7 +139,7 @@ enum Knows {
     Nothing,
 }
 
-/// One life without faults, to count calls; then one for each call and fault. All of it for a
+/// Runs one life without faults, to count calls; then one for each call and fault. All of it for a
 /// provider that remembers what it may, and for one that starts before each call. A line of the
 /// report is a call.
 pub async fn with_faults(lab: &dyn Lab, case: &Case) -> Report {
@@ -205,7 +208,7 @@ fn same(wanted: &Stages, found: &Stages) -> Verdict {
     }
 }
 
-/// From ensure to delete. What there is after each stage.
+/// Runs one life from ensure to delete, and returns what there is after each stage.
 async fn live(lab: &dyn Lab, case: &Case, knows: Knows) -> Result<Stages, Stop> {
     let mut life = Life {
         lab,
@@ -295,8 +298,8 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// As the controller: what failed is tried again, after failed nodes all is ensured, and one
-    /// that starts ensures.
+    /// Acts as the controller does: what failed is tried again, after failed nodes all is ensured,
+    /// and one that starts ensures.
     async fn until_done(&mut self, mut call: Call, request: &Request) -> Verdict {
         let (deadline, mut last) = (Instant::now() + self.case.patience, String::new());
         loop {

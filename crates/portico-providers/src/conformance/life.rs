@@ -8,21 +8,21 @@ use crate::{Answer, Balancer, Node, Provider, ProviderError, Request};
 
 /// Why a step is not ok.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub(super) enum Stop {
     Failed(String),
     Skipped(String),
 }
 
-pub type Verdict = Result<(), Stop>;
+pub(super) type Verdict = Result<(), Stop>;
 
-pub fn fail<T>(reason: impl Into<String>) -> Result<T, Stop> {
+pub(super) fn fail<T>(reason: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Failed(reason.into()))
 }
 
 /// How often a call is repeated that succeeded: all are idempotent.
 const TIMES: usize = 2;
 
-pub struct Tester<'a> {
+pub(super) struct Tester<'a> {
     pub provider: &'a dyn Provider,
     pub world: Option<&'a dyn World>,
     pub case: &'a Case,
@@ -31,7 +31,7 @@ pub struct Tester<'a> {
 }
 
 impl<'a> Tester<'a> {
-    pub async fn new(
+    pub(super) async fn new(
         provider: &'a dyn Provider,
         world: Option<&'a dyn World>,
         case: &'a Case,
@@ -46,12 +46,12 @@ impl<'a> Tester<'a> {
     }
 
     /// A step, and that it left others' things alone.
-    pub async fn watched(&self, step: impl Future<Output = Verdict>) -> Verdict {
+    pub(super) async fn watched(&self, step: impl Future<Output = Verdict>) -> Verdict {
         step.await?;
         self.spares_others().await
     }
 
-    pub async fn spares_others(&self) -> Verdict {
+    pub(super) async fn spares_others(&self) -> Verdict {
         let now = foreign(self.world).await?;
         if now != self.foreign {
             return fail(format!(
@@ -63,7 +63,7 @@ impl<'a> Tester<'a> {
     }
 
     /// What exists, sorted. Nothing if that cannot be seen.
-    pub async fn owned(&self) -> Result<Vec<String>, Stop> {
+    pub(super) async fn owned(&self) -> Result<Vec<String>, Stop> {
         let Some(world) = self.world else {
             return Ok(Vec::new());
         };
@@ -72,9 +72,9 @@ impl<'a> Tester<'a> {
         Ok(lines)
     }
 
-    /// Until the load balancer is complete; twice, as the second time may change nothing, not even
-    /// if everything is looked at.
-    pub async fn ensure(&self, request: &Request) -> Result<Balancer, Stop> {
+    /// Ensures until the load balancer is complete; then once more, which may change nothing, not
+    /// even if everything is looked at.
+    pub(super) async fn ensure(&self, request: &Request) -> Result<Balancer, Stop> {
         let first = self.settle(request).await?;
         let before = self.owned().await?;
         self.provider.forget(request);
@@ -87,8 +87,8 @@ impl<'a> Tester<'a> {
         Ok(second)
     }
 
-    /// Until it is complete.
-    pub async fn settle(&self, request: &Request) -> Result<Balancer, Stop> {
+    /// Ensures until the load balancer is complete.
+    pub(super) async fn settle(&self, request: &Request) -> Result<Balancer, Stop> {
         let deadline = self.deadline();
         loop {
             let balancer = self
@@ -108,7 +108,7 @@ impl<'a> Tester<'a> {
     }
 
     /// `update_nodes`, after which `ensure` has nothing to do.
-    pub async fn update(&self, request: &Request) -> Verdict {
+    pub(super) async fn update(&self, request: &Request) -> Verdict {
         for _ in 0..TIMES {
             self.move_nodes(request).await?;
         }
@@ -119,14 +119,14 @@ impl<'a> Tester<'a> {
             .await
     }
 
-    pub async fn move_nodes(&self, request: &Request) -> Verdict {
+    pub(super) async fn move_nodes(&self, request: &Request) -> Verdict {
         self.patient("update nodes", self.deadline(), || {
             self.provider.update_nodes(request)
         })
         .await
     }
 
-    pub async fn delete(&self, request: &Request) -> Verdict {
+    pub(super) async fn delete(&self, request: &Request) -> Verdict {
         for _ in 0..TIMES {
             self.patient("delete", self.deadline(), || self.provider.delete(request))
                 .await?;
@@ -134,21 +134,21 @@ impl<'a> Tester<'a> {
         Ok(())
     }
 
-    pub async fn describe(&self, request: &Request) -> Result<Option<Balancer>, Stop> {
+    pub(super) async fn describe(&self, request: &Request) -> Result<Option<Balancer>, Stop> {
         self.patient("describe", self.deadline(), || {
             self.provider.describe(request)
         })
         .await
     }
 
-    pub async fn expect_described(&self, request: &Request, balancer: &Balancer) -> Verdict {
+    pub(super) async fn expect_described(&self, request: &Request, balancer: &Balancer) -> Verdict {
         match self.describe(request).await? {
             Some(found) if found == *balancer => Ok(()),
             found => fail(format!("describe says {found:?}, ensure said {balancer:?}")),
         }
     }
 
-    pub async fn expect_owned(&self, before: &[String], problem: &str) -> Verdict {
+    pub(super) async fn expect_owned(&self, before: &[String], problem: &str) -> Verdict {
         let now = self.owned().await?;
         if now == before {
             Ok(())
@@ -157,7 +157,7 @@ impl<'a> Tester<'a> {
         }
     }
 
-    pub async fn expect_change(&self, before: &[String], what: &str) -> Verdict {
+    pub(super) async fn expect_change(&self, before: &[String], what: &str) -> Verdict {
         let unseen = self.world.is_some() && self.owned().await? == before;
         if unseen {
             fail(format!("{what} changed nothing"))
@@ -168,7 +168,7 @@ impl<'a> Tester<'a> {
 
     /// Nodes that should get traffic are in what exists, others are not, if the provider sends it
     /// to nodes.
-    pub async fn expect_nodes(&self, request: &Request) -> Verdict {
+    pub(super) async fn expect_nodes(&self, request: &Request) -> Verdict {
         if !self.provider.abilities().uses_nodes || self.world.is_none() {
             return Ok(());
         }
@@ -184,7 +184,7 @@ impl<'a> Tester<'a> {
     }
 
     /// A change of a Service that has a load balancer, and back. Its address stays.
-    pub async fn there_and_back(
+    pub(super) async fn there_and_back(
         &self,
         base: &Request,
         changed: &[Request],
@@ -221,7 +221,7 @@ impl<'a> Tester<'a> {
         .await
     }
 
-    pub async fn expect_refusal(&self, request: &Request, before: &[String]) -> Verdict {
+    pub(super) async fn expect_refusal(&self, request: &Request, before: &[String]) -> Verdict {
         let answer = timeout_at(self.deadline(), self.provider.ensure(request)).await;
         match answer {
             Ok(Err(ProviderError::Refused { .. })) => {}
@@ -299,7 +299,7 @@ fn is_word(word: &str, text: &str) -> bool {
 }
 
 /// Lines that are only in one of two.
-pub fn difference(before: &[String], now: &[String]) -> String {
+pub(super) fn difference(before: &[String], now: &[String]) -> String {
     let gone = before
         .iter()
         .filter(|line| !now.contains(line))

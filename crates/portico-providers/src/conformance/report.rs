@@ -4,19 +4,26 @@ use std::fmt;
 
 use super::life::{Stop, Verdict};
 
+/// What came of all steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// The steps in the order in which they were made.
     pub steps: Vec<Step>,
 }
 
+/// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// What was tried.
     pub name: String,
+    /// What came of it.
     pub outcome: Outcome,
 }
 
+/// What came of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// It went as it has to.
     Ok,
     /// Why it was not tried.
     Skipped(String),
@@ -25,10 +32,12 @@ pub enum Outcome {
 }
 
 impl Report {
+    /// Whether no step failed.
     pub fn passed(&self) -> bool {
         self.failed().next().is_none()
     }
 
+    /// The steps that failed.
     pub fn failed(&self) -> impl Iterator<Item = &Step> {
         self.steps
             .iter()

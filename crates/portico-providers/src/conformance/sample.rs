@@ -12,7 +12,7 @@ const NODE_HEALTH: u16 = 10256;
 const SERVICE_HEALTH: u16 = 32000;
 
 /// The Service of a number, on the first two nodes. Its ports are of no other number.
-pub fn service(case: &Case, number: u16) -> Request {
+pub(super) fn service(case: &Case, number: u16) -> Request {
     let uid = uid(number, 0);
     let request = Request {
         balancer_name: balancer_name(&uid),
@@ -30,7 +30,7 @@ pub fn service(case: &Case, number: u16) -> Request {
 }
 
 /// The same, created again after it was deleted.
-pub fn recreated(case: &Case, number: u16) -> Request {
+pub(super) fn recreated(case: &Case, number: u16) -> Request {
     let mut request = service(case, number);
     request.service.uid = uid(number, 1);
     request.balancer_name = balancer_name(&request.service.uid);
@@ -41,12 +41,12 @@ fn uid(number: u16, life: u16) -> String {
     format!("c0f0{number:04x}-{life:04x}-4000-8000-000000000000")
 }
 
-pub fn on_nodes(case: &Case, request: Request, count: usize) -> Request {
+pub(super) fn on_nodes(case: &Case, request: Request, count: usize) -> Request {
     let nodes = case.nodes.iter().take(count).cloned().collect();
     with_endpoints(Request { nodes, ..request })
 }
 
-pub fn with_port(request: Request, name: &str, protocol: Protocol) -> Request {
+pub(super) fn with_port(request: Request, name: &str, protocol: Protocol) -> Request {
     let number = request
         .ports
         .iter()
@@ -59,7 +59,7 @@ pub fn with_port(request: Request, name: &str, protocol: Protocol) -> Request {
     with_endpoints(Request { ports, ..request })
 }
 
-pub fn with_other_node_port(mut request: Request) -> Request {
+pub(super) fn with_other_node_port(mut request: Request) -> Request {
     request
         .ports
         .iter_mut()
@@ -67,7 +67,7 @@ pub fn with_other_node_port(mut request: Request) -> Request {
     request
 }
 
-pub fn only_udp(mut request: Request) -> Request {
+pub(super) fn only_udp(mut request: Request) -> Request {
     request
         .ports
         .iter_mut()
@@ -75,7 +75,7 @@ pub fn only_udp(mut request: Request) -> Request {
     with_endpoints(request)
 }
 
-pub fn local(request: Request) -> Request {
+pub(super) fn local(request: Request) -> Request {
     Request {
         local: true,
         health_check: health_check(SERVICE_HEALTH),
@@ -83,7 +83,7 @@ pub fn local(request: Request) -> Request {
     }
 }
 
-pub fn from(request: Request, ranges: &[&str]) -> Request {
+pub(super) fn from(request: Request, ranges: &[&str]) -> Request {
     Request {
         source_ranges: ranges
             .iter()
@@ -93,14 +93,14 @@ pub fn from(request: Request, ranges: &[&str]) -> Request {
     }
 }
 
-pub fn sticky(request: Request, seconds: u32) -> Request {
+pub(super) fn sticky(request: Request, seconds: u32) -> Request {
     Request {
         affinity: Some(seconds),
         ..request
     }
 }
 
-pub fn in_families(request: Request, families: &[Family]) -> Request {
+pub(super) fn in_families(request: Request, families: &[Family]) -> Request {
     with_endpoints(Request {
         families: families.to_vec(),
         ..request

@@ -9,7 +9,7 @@ use super::life::{Stop, Tester, Verdict, difference, fail};
 use super::sample;
 use crate::{Family, Host, Protocol, Request};
 
-pub struct Planned {
+pub(super) struct Planned {
     pub name: &'static str,
     pub work: for<'a> fn(&'a Tester<'a>) -> BoxFuture<'a, Verdict>,
     /// Without it there is nothing to try the others on.
@@ -30,7 +30,7 @@ const fn step(
     }
 }
 
-pub const STEPS: &[Planned] = &[
+pub(super) const STEPS: &[Planned] = &[
     step("delete what is not there", |t| delete_absent(t).boxed()),
     step("describe what is not there", |t| describe_absent(t).boxed()),
     Planned {
@@ -102,7 +102,7 @@ async fn describe(t: &Tester<'_>) -> Verdict {
         .await
 }
 
-/// From two nodes to another number of them, and back.
+/// Goes from two nodes to another number of them, and back.
 async fn nodes(t: &Tester<'_>, count: usize) -> Verdict {
     let abilities = t.provider.abilities();
     if !abilities.uses_nodes && !abilities.uses_endpoints {
@@ -316,7 +316,7 @@ async fn recreated(t: &Tester<'_>) -> Verdict {
     t.expect_owned(&empty, "delete left something").await
 }
 
-/// As late as it can be: the Service has no ports any more.
+/// Deletes a Service as late as can be: it has no ports any more.
 async fn delete(t: &Tester<'_>) -> Verdict {
     let request = base(t);
     t.delete(&Request {

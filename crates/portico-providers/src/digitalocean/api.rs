@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::cloud::{Call, CallError, Client, Dialect, Page, Problem, all_pages, encode, found};
 
-pub const URL: &str = "https://api.digitalocean.com";
+pub(super) const URL: &str = "https://api.digitalocean.com";
 /// The most that a page has.
 const PER_PAGE: &str = "200";
 
-pub const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: Dialect = Dialect {
     read: |body| {
         let said: Value = serde_json::from_slice(body).ok()?;
         Some((
@@ -26,7 +26,7 @@ pub const DIALECT: Dialect = Dialect {
 
 /// One that exists.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct LoadBalancer {
+pub(super) struct LoadBalancer {
     pub id: String,
     /// `new`, `active` or `errored`; empty where that has to be looked at.
     pub status: String,
@@ -42,16 +42,16 @@ pub struct LoadBalancer {
 
 impl LoadBalancer {
     /// Whether it is as it was seen.
-    pub fn is_known(&self) -> bool {
+    pub(super) fn is_known(&self) -> bool {
         !self.status.is_empty()
     }
 
-    pub fn distrust(&mut self) {
+    pub(super) fn distrust(&mut self) {
         self.status.clear();
     }
 
     /// It has the address that it will have.
-    pub fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.status == "active" && !self.ip.is_empty()
     }
 }
@@ -65,7 +65,7 @@ impl fmt::Display for LoadBalancer {
 /// All that a write says. What is `None` is not ours to say: the vendor chooses, and what it chose
 /// stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spec {
+pub(super) struct Spec {
     pub name: String,
     pub forwarding_rules: BTreeSet<Rule>,
     pub health_check: HealthCheck,
@@ -102,7 +102,7 @@ pub struct Spec {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Rule {
+pub(super) struct Rule {
     pub entry_protocol: String,
     pub entry_port: u16,
     pub target_protocol: String,
@@ -118,7 +118,7 @@ pub struct Rule {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HealthCheck {
+pub(super) struct HealthCheck {
     pub protocol: String,
     pub port: u16,
     /// Not with TCP.
@@ -136,7 +136,7 @@ pub struct HealthCheck {
 
 /// `ip:192.0.2.1` and `cidr:192.0.2.0/24`
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Firewall {
+pub(super) struct Firewall {
     #[serde(default)]
     pub allow: BTreeSet<String>,
     #[serde(default)]
@@ -144,7 +144,7 @@ pub struct Firewall {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StickySessions {
+pub(super) struct StickySessions {
     #[serde(rename = "type", default = "none")]
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,8 +154,8 @@ pub struct StickySessions {
 }
 
 impl Default for StickySessions {
-    fn default() -> StickySessions {
-        StickySessions {
+    fn default() -> Self {
+        Self {
             kind: none(),
             cookie_name: None,
             cookie_ttl_seconds: None,
@@ -188,7 +188,7 @@ struct Certificate {
     name: String,
 }
 
-pub struct Api {
+pub(super) struct Api {
     pub client: Client,
     pub url: String,
     pub region: String,
@@ -196,7 +196,7 @@ pub struct Api {
 
 impl Api {
     /// All of the account, the oldest first. Others' may be of kinds that are not known here.
-    pub async fn balancers(
+    pub(super) async fn balancers(
         &self,
         is_ours: impl Fn(&str) -> bool,
     ) -> Result<Vec<LoadBalancer>, CallError> {
@@ -211,7 +211,7 @@ impl Api {
         Ok(ours)
     }
 
-    pub async fn balancer(&self, id: &str) -> Result<Option<LoadBalancer>, CallError> {
+    pub(super) async fn balancer(&self, id: &str) -> Result<Option<LoadBalancer>, CallError> {
         let reply = self
             .client
             .send(Call::get("load_balancers.get", self.at(id)))
@@ -221,7 +221,7 @@ impl Api {
             .transpose()
     }
 
-    pub async fn create(&self, spec: &Spec) -> Result<LoadBalancer, CallError> {
+    pub(super) async fn create(&self, spec: &Spec) -> Result<LoadBalancer, CallError> {
         let call = Call::post(
             "load_balancers.create",
             format!("{}/v2/load_balancers", self.url),
@@ -230,8 +230,8 @@ impl Api {
         one("load_balancers.create", reply.json()?)
     }
 
-    /// Everything becomes what is said, whatever it was.
-    pub async fn replace(&self, id: &str, spec: &Spec) -> Result<LoadBalancer, CallError> {
+    /// Replaces the whole load balancer.
+    pub(super) async fn replace(&self, id: &str, spec: &Spec) -> Result<LoadBalancer, CallError> {
         let call = Call::put("load_balancers.update", self.at(id))
             .json(&self.body(spec))
             .repeatable();
@@ -242,13 +242,13 @@ impl Api {
     }
 
     /// What is not there is gone.
-    pub async fn delete(&self, id: &str) -> Result<(), CallError> {
+    pub(super) async fn delete(&self, id: &str) -> Result<(), CallError> {
         let call = Call::delete("load_balancers.delete", self.at(id)).repeatable();
         found(self.client.send(call).await).map(drop)
     }
 
     /// The id of the certificate with a name, which is another after each renewal.
-    pub async fn certificate(&self, name: &str) -> Result<Option<String>, CallError> {
+    pub(super) async fn certificate(&self, name: &str) -> Result<Option<String>, CallError> {
         let all: Vec<Certificate> = self.list("certificates.list", "certificates").await?;
         Ok(all
             .into_iter()

@@ -28,19 +28,24 @@ const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
 /// What the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
+    /// The file with the token, in place of the environment's.
     pub token_file: Option<PathBuf>,
+    /// The region, in place of the droplet's.
     pub region: Option<String>,
+    /// The VPC, in place of the droplet's.
     pub vpc: Option<String>,
+    /// The address of the API, in place of the vendor's.
     pub api_url: Option<String>,
 }
 
 impl Config {
-    pub fn parse(text: &str) -> Result<Config, IniError> {
+    /// Reads the text of the file; a key that is not known is an error.
+    pub fn parse(text: &str) -> Result<Self, IniError> {
         let global = Ini::parse(text)?.section("global");
         global.only(&["token-file", "region", "vpc-uuid", "api-url"])?;
         let get = |key: &str| global.get(key).map(str::to_owned);
         let api_url = get("api-url").map(|url| url.trim_end_matches('/').to_owned());
-        Ok(Config {
+        Ok(Self {
             token_file: get("token-file").map(PathBuf::from),
             region: get("region"),
             vpc: get("vpc-uuid"),
@@ -49,8 +54,8 @@ impl Config {
     }
 
     /// What it does not say, in the words of the vendor's own controller.
-    fn or_environment(self, get: impl Fn(&str) -> Option<String>) -> Config {
-        Config {
+    fn or_environment(self, get: impl Fn(&str) -> Option<String>) -> Self {
+        Self {
             region: self.region.or_else(|| get("REGION")),
             vpc: self.vpc.or_else(|| get("DO_CLUSTER_VPC_ID")),
             api_url: self.api_url.or_else(|| get("DO_OVERRIDE_URL")),
@@ -61,7 +66,7 @@ impl Config {
 
 impl DigitalOcean {
     /// Errors name the file or the setting.
-    pub async fn start(start: &Start) -> Result<DigitalOcean, String> {
+    pub async fn start(start: &Start) -> Result<Self, String> {
         let config = match &start.config {
             Some(path) => {
                 let named = |error: String| format!("{}: {error}", path.display());
@@ -100,7 +105,7 @@ impl DigitalOcean {
                 own_region(&Client::new(setup)).await?
             }
         };
-        Ok(DigitalOcean::new(
+        Ok(Self::new(
             config,
             Parts {
                 transport,

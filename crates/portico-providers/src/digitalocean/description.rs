@@ -3,7 +3,7 @@
 use super::options::DISOWN;
 use crate::description::Description;
 
-pub const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: Description = Description {
     name: super::NAME,
     summary: "Load balancers of DigitalOcean: regional ones, which connect to node ports, or \
               network ones, which pass packets on.",

@@ -4,7 +4,7 @@
 //! one write replaces all of them. It belongs to the Service whose uid its name ends with. What was
 //! read or written last is remembered, so that a change is one write (design/0022).
 //!
-//! - `config`: where it is, and who asks.
+//! - `config`: the API's address, and the token.
 //! - `api`: the cloud's load balancer, and calls.
 //! - `options`, `wanted`: what a Service says, what follows from it, and what a load balancer has
 //!   to become. Pure.
@@ -27,17 +27,21 @@ use super::cloud::{
     Authorize, Basis, CallError, CallMetrics, Client, Pace, Remembered, Setup, Transport, refused,
 };
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request};
-pub use description::DESCRIPTION;
+pub(crate) use description::DESCRIPTION;
 
 const NAME: &str = "digitalocean";
 
 /// What it is made of beside its configuration.
 pub struct Parts {
+    /// Sends requests.
     pub transport: Arc<dyn Transport>,
+    /// Adds credentials to them.
     pub authorize: Arc<dyn Authorize>,
     /// Where load balancers are.
     pub region: String,
+    /// How often calls are made and repeated.
     pub pace: Pace,
+    /// Where calls are counted.
     pub metrics: CallMetrics,
 }
 
@@ -50,7 +54,8 @@ pub struct DigitalOcean {
 }
 
 impl DigitalOcean {
-    pub fn new(config: Config, parts: Parts) -> DigitalOcean {
+    /// A provider on this cloud.
+    pub fn new(config: Config, parts: Parts) -> Self {
         let Parts {
             transport,
             authorize,
@@ -71,7 +76,7 @@ impl DigitalOcean {
             url: config.api_url.unwrap_or_else(|| URL.to_owned()),
             region,
         };
-        DigitalOcean {
+        Self {
             api,
             vpc: config.vpc,
             last: Remembered::default(),
@@ -113,9 +118,9 @@ impl DigitalOcean {
             },
         };
         if now.status == "errored" {
-            // One that failed before anybody used it is made anew by the next try. Later it may
-            // still carry traffic. (A first try is followed by a second one with a look, which
-            // would make it anew at once and for ever.)
+            // One that failed before it was used is made anew by the next try. Later it may still
+            // carry traffic. (A first try is followed by a second one with a look, which would make
+            // it anew at once and for ever.)
             if looks && request.ingress.is_empty() {
                 self.api.delete(&now.id).await?;
             }
@@ -163,8 +168,8 @@ impl DigitalOcean {
         Ok(())
     }
 
-    /// One that others changed is told to be on its way to what it should be, since it is made that
-    /// next.
+    /// Finds the load balancer. One that another program changed counts as pending, since it is
+    /// corrected next.
     async fn find(&self, request: &Request) -> Result<Option<Balancer>, ProviderError> {
         let known = self.last.last(&request.balancer_name);
         let found = match known {
@@ -298,7 +303,7 @@ fn gone() -> ProviderError {
     ProviderError::Failed("the load balancer is gone".to_owned())
 }
 
-/// What would be answered again until somebody does something about it.
+/// The error for an answer that would not change by itself; an operator has to act.
 fn refusal(error: CallError) -> ProviderError {
     let Some(status) = error.status() else {
         return error.into();

@@ -7,19 +7,19 @@ use super::api::{HealthCheck, StickySessions};
 use crate::cloud::{Annotations, refused};
 use crate::{Protocol, ProviderError, Request};
 
-pub const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";
-/// `true`: whoever made it, this program leaves it alone.
-pub const DISOWN: &str = "service.kubernetes.io/do-loadbalancer-disown";
+pub(super) const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";
+/// `true`: this program leaves the load balancer alone, even one that it made.
+pub(super) const DISOWN: &str = "service.kubernetes.io/do-loadbalancer-disown";
 /// Where TLS is, if nothing says so.
 const SECURE_PORT: u16 = 443;
 const REGIONAL: &str = "REGIONAL";
-pub const NETWORK: &str = "REGIONAL_NETWORK";
-pub const INTERNAL: &str = "INTERNAL";
+pub(super) const NETWORK: &str = "REGIONAL_NETWORK";
+pub(super) const INTERNAL: &str = "INTERNAL";
 /// Longer names are refused, with room for the part that says whose it is.
 const LONGEST_NAME: usize = 220;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub(super) struct Options {
     /// What the load balancer's name begins with.
     pub name: Option<String>,
     /// The vendor's word, for TCP ports that are not in `protocols`.
@@ -46,13 +46,13 @@ pub struct Options {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Certificate {
+pub(super) enum Certificate {
     Id(String),
     Name(String),
 }
 
 impl Options {
-    pub fn of(request: &Request) -> Result<Options, ProviderError> {
+    pub(super) fn of(request: &Request) -> Result<Self, ProviderError> {
         if is_disowned(request)? {
             return Err(ProviderError::Elsewhere);
         }
@@ -63,7 +63,7 @@ impl Options {
         let flag = |name| said.bool(name).map(|value| value.unwrap_or(false));
         let named = said.text("certificate-name").map(Certificate::Name);
         let certificate = said.text("certificate-id").map(Certificate::Id).or(named);
-        let options = Options {
+        let options = Self {
             name: name(&said)?,
             protocol: word(&said, "protocol", &["tcp", "http", "https", "http2"])?
                 .unwrap_or_else(|| "tcp".to_owned()),
@@ -95,12 +95,12 @@ impl Options {
     }
 
     /// The kind of one that does not exist yet.
-    pub fn new_kind(&self) -> &str {
+    pub(super) fn new_kind(&self) -> &str {
         self.kind.as_deref().unwrap_or(REGIONAL)
     }
 }
 
-pub fn is_disowned(request: &Request) -> Result<bool, ProviderError> {
+pub(super) fn is_disowned(request: &Request) -> Result<bool, ProviderError> {
     Annotations {
         request,
         prefix: "",

@@ -16,7 +16,7 @@ const AGAIN: &str = "delete and create the Service to change it";
 
 /// What a Service asks for, with all that is needed to say what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub(super) struct Wanted {
     pub droplets: BTreeSet<u64>,
     request: Request,
     options: Options,
@@ -27,15 +27,15 @@ pub struct Wanted {
 
 impl Wanted {
     /// `certificate` is the id for `options.certificate`.
-    pub fn new(
+    pub(super) fn new(
         request: &Request,
         options: Options,
         certificate: Option<String>,
         vpc: Option<&str>,
-    ) -> Result<Wanted, ProviderError> {
+    ) -> Result<Self, ProviderError> {
         check(request, &options)?;
         let (request, vpc) = (request.clone(), vpc.map(str::to_owned));
-        Ok(Wanted {
+        Ok(Self {
             droplets: droplets(&request)?,
             request,
             options,
@@ -44,8 +44,8 @@ impl Wanted {
         })
     }
 
-    /// One that does not exist yet.
-    pub fn made(&self) -> Result<Spec, ProviderError> {
+    /// The specification of a load balancer that does not exist yet.
+    pub(super) fn made(&self) -> Result<Spec, ProviderError> {
         let kind = self.options.new_kind();
         let network = self
             .options
@@ -71,7 +71,7 @@ impl Wanted {
 
     /// What one that exists has to become; `None` if it is as it should be. What the Service does
     /// not speak of stays.
-    pub fn change(&self, found: &LoadBalancer) -> Result<Option<Spec>, ProviderError> {
+    pub(super) fn change(&self, found: &LoadBalancer) -> Result<Option<Spec>, ProviderError> {
         self.check_unchangeable(found)?;
         let (old, spec) = (&found.spec, self.spec(self.kind(found))?);
         let spec = Spec {
@@ -106,9 +106,9 @@ impl Wanted {
         Ok((seen != spec).then_some(spec))
     }
 
-    /// As the world sees it. One that is not ready has no address yet, unless the world knows it
-    /// already.
-    pub fn status(&self, found: &LoadBalancer) -> Balancer {
+    /// The load balancer as the Service's status shows it. One that is not ready has no address
+    /// yet, unless the status has it already.
+    pub(super) fn status(&self, found: &LoadBalancer) -> Balancer {
         let mode = if self.alters_traffic(found) {
             IpMode::Proxy
         } else {
@@ -349,8 +349,8 @@ impl Wanted {
     }
 }
 
-/// Whose it is can be told from the name alone: the vendor has no other mark.
-pub fn is_ours(name: &str, request: &Request) -> bool {
+/// Whether a load balancer belongs to the Service, by its name alone: the vendor has no other mark.
+pub(super) fn is_ours(name: &str, request: &Request) -> bool {
     name.strip_suffix(&request.balancer_name)
         .is_some_and(|label| label.is_empty() || label.ends_with('-'))
 }
@@ -403,8 +403,8 @@ fn check(request: &Request, options: &Options) -> Result<(), ProviderError> {
     }
 }
 
-/// Nodes that have no id yet get no traffic yet; if none has one, somebody has to know.
-pub fn droplets(request: &Request) -> Result<BTreeSet<u64>, ProviderError> {
+/// Nodes that have no id yet get no traffic yet; if none has one, that is an error.
+pub(super) fn droplets(request: &Request) -> Result<BTreeSet<u64>, ProviderError> {
     let id = |node: &Node| node.provider_id.strip_prefix(ID)?.parse().ok();
     let droplets: BTreeSet<u64> = request.nodes.iter().filter_map(id).collect();
     match request.nodes.first() {

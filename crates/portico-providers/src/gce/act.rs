@@ -16,7 +16,7 @@ use crate::cloud::{CallError, WaitError};
 /// Something that was asked for is being made; an earlier pass may have asked.
 const BEING_MADE: Duration = Duration::from_secs(2);
 
-pub struct Actor {
+pub(super) struct Actor {
     pub api: Api,
     pub shared: Shared,
 }
@@ -37,7 +37,7 @@ impl Links for Api {
 
 impl Actor {
     /// What a plan has to know, and no more.
-    pub async fn observe(&self, wanted: &Wanted) -> Result<Observed, CallError> {
+    pub(super) async fn observe(&self, wanted: &Wanted) -> Result<Observed, CallError> {
         let (api, names) = (&self.api, &wanted.names);
         let owns = matches!(wanted.check, Check::Own(..));
         let (rule, address, firewall, pool, own_check, own_firewall) = tokio::try_join!(
@@ -67,7 +67,11 @@ impl Actor {
     }
 
     /// What is known of the Service's own, with what is not its own.
-    pub async fn recall(&self, own: Observed, wanted: &Wanted) -> Result<Observed, CallError> {
+    pub(super) async fn recall(
+        &self,
+        own: Observed,
+        wanted: &Wanted,
+    ) -> Result<Observed, CallError> {
         let leaves = matches!(wanted.check, Check::Own(..) | Check::Without);
         let gives_back = leaves && own.has_check(&wanted.names.shared_check);
         self.complete(own, wanted, gives_back).await
@@ -120,7 +124,7 @@ impl Actor {
 
     /// Steps that do not depend on each other. What was done is in `observed` also if others
     /// failed.
-    pub async fn act(
+    pub(super) async fn act(
         &self,
         steps: Vec<Step>,
         names: &Names,
@@ -190,7 +194,7 @@ impl Actor {
 
     /// Everything, wherever it came from. The pool goes last of what is the Service's own
     /// (design/0019).
-    pub async fn delete_all(&self, names: &Names) -> Result<(), WaitError> {
+    pub(super) async fn delete_all(&self, names: &Names) -> Result<(), WaitError> {
         let (api, name) = (&self.api, names.balancer.as_str());
         let pool: Option<TargetPool> = api.get(name).await?;
         let first = join3(
@@ -220,7 +224,7 @@ impl Actor {
 
     /// The cloud refuses while a pool uses it, which is the count of its users. It is not asked
     /// where one is known.
-    pub async fn release_shared(&self, names: &Names) -> Result<(), WaitError> {
+    pub(super) async fn release_shared(&self, names: &Names) -> Result<(), WaitError> {
         let _alone = self.shared.alone().await;
         if !self.shared.leave(&names.balancer) {
             return Ok(());
@@ -257,9 +261,9 @@ fn exists(result: Result<(), WaitError>) -> Result<(), WaitError> {
     }
 }
 
-/// After a look: what was not there a moment ago is being made for an earlier pass, and the next
-/// will see it.
-pub fn being_made(error: WaitError) -> WaitError {
+/// The error for a resource that was not there a moment ago and is being made by an earlier pass;
+/// the next call will see it.
+pub(super) fn being_made(error: WaitError) -> WaitError {
     match is_taken(&error) {
         true => WaitError::Slow {
             after: BEING_MADE,
@@ -270,7 +274,7 @@ pub fn being_made(error: WaitError) -> WaitError {
 }
 
 /// What people can do something about.
-pub fn explain(error: WaitError) -> ProviderError {
+pub(super) fn explain(error: WaitError) -> ProviderError {
     match error.call() {
         Some(call) if is_quota(call) => {
             refused("QuotaExceeded", format!("{call}: ask for a higher quota"))

@@ -17,7 +17,7 @@ use crate::cloud::{
 /// The cloud answers a wait when it is over, at the latest after two minutes.
 const WAIT: Duration = Duration::from_secs(125);
 
-pub const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: Dialect = Dialect {
     read: |body| {
         let said: serde_json::Value = serde_json::from_slice(body).ok()?;
         let reason = said["error"]["errors"][0]["reason"]
@@ -34,14 +34,14 @@ pub const DIALECT: Dialect = Dialect {
     },
 };
 
-pub struct Api {
+pub(super) struct Api {
     pub client: Client,
     pub place: Place,
     pub poll: Poll,
 }
 
 impl Api {
-    pub async fn get<R: Resource>(&self, name: &str) -> Result<Option<R>, CallError> {
+    pub(super) async fn get<R: Resource>(&self, name: &str) -> Result<Option<R>, CallError> {
         let reply = self
             .client
             .send(Call::get(R::GET, self.url::<R>(name)))
@@ -49,13 +49,13 @@ impl Api {
         found(reply)?.map(|reply| reply.json()).transpose()
     }
 
-    pub async fn insert<R: Resource>(&self, resource: &R) -> Result<(), WaitError> {
+    pub(super) async fn insert<R: Resource>(&self, resource: &R) -> Result<(), WaitError> {
         self.change::<R>(Call::post(R::INSERT, self.collection::<R>()).json(resource))
             .await
     }
 
     /// Deleting a second time does no harm: what is not there is gone.
-    pub async fn delete<R: Resource>(&self, name: &str) -> Result<(), WaitError> {
+    pub(super) async fn delete<R: Resource>(&self, name: &str) -> Result<(), WaitError> {
         let done = self
             .change::<R>(Call::delete(R::DELETE, self.url::<R>(name)).repeatable())
             .await;
@@ -65,7 +65,7 @@ impl Api {
         }
     }
 
-    pub async fn patch_firewall(&self, firewall: &Firewall) -> Result<(), WaitError> {
+    pub(super) async fn patch_firewall(&self, firewall: &Firewall) -> Result<(), WaitError> {
         let url = self.url::<Firewall>(&firewall.name);
         self.change::<Firewall>(
             Call::patch("firewalls.patch", url)
@@ -75,7 +75,7 @@ impl Api {
         .await
     }
 
-    pub async fn update_check(&self, check: &HttpHealthCheck) -> Result<(), WaitError> {
+    pub(super) async fn update_check(&self, check: &HttpHealthCheck) -> Result<(), WaitError> {
         let url = self.url::<HttpHealthCheck>(&check.name);
         self.change::<HttpHealthCheck>(
             Call::put("httpHealthChecks.update", url)
@@ -86,34 +86,42 @@ impl Api {
     }
 
     /// Adding one that is in, and removing one that is not, are no failures.
-    pub async fn add_instances(&self, pool: &str, links: &[String]) -> Result<(), WaitError> {
+    pub(super) async fn add_instances(
+        &self,
+        pool: &str,
+        links: &[String],
+    ) -> Result<(), WaitError> {
         let instances: Vec<_> = links.iter().map(|link| json!({"instance": link})).collect();
         let call = self.on_pool("targetPools.addInstance", pool, "addInstance");
         self.change::<TargetPool>(call.json(&json!({"instances": instances})))
             .await
     }
 
-    pub async fn remove_instances(&self, pool: &str, links: &[String]) -> Result<(), WaitError> {
+    pub(super) async fn remove_instances(
+        &self,
+        pool: &str,
+        links: &[String],
+    ) -> Result<(), WaitError> {
         let instances: Vec<_> = links.iter().map(|link| json!({"instance": link})).collect();
         let call = self.on_pool("targetPools.removeInstance", pool, "removeInstance");
         self.change::<TargetPool>(call.json(&json!({"instances": instances})))
             .await
     }
 
-    pub async fn attach_check(&self, pool: &str, link: &str) -> Result<(), WaitError> {
+    pub(super) async fn attach_check(&self, pool: &str, link: &str) -> Result<(), WaitError> {
         let call = self.on_pool("targetPools.addHealthCheck", pool, "addHealthCheck");
         self.change::<TargetPool>(call.json(&json!({"healthChecks": [{"healthCheck": link}]})))
             .await
     }
 
-    pub async fn detach_check(&self, pool: &str, link: &str) -> Result<(), WaitError> {
+    pub(super) async fn detach_check(&self, pool: &str, link: &str) -> Result<(), WaitError> {
         let call = self.on_pool("targetPools.removeHealthCheck", pool, "removeHealthCheck");
         self.change::<TargetPool>(call.json(&json!({"healthChecks": [{"healthCheck": link}]})))
             .await
     }
 
-    /// The reserved address with this number, whoever reserved it.
-    pub async fn address_with(&self, address: &str) -> Result<Option<Address>, CallError> {
+    /// The resource that reserves this IP address, also if another program made it.
+    pub(super) async fn address_with(&self, address: &str) -> Result<Option<Address>, CallError> {
         let url = self.collection::<Address>();
         let call =
             Call::get("addresses.list", url).query("filter", &format!("address = \"{address}\""));
@@ -124,7 +132,7 @@ impl Api {
             .find(|found| found.address == address))
     }
 
-    pub async fn instances(&self, zone: &str) -> Result<Vec<Instance>, CallError> {
+    pub(super) async fn instances(&self, zone: &str) -> Result<Vec<Instance>, CallError> {
         let url = format!(
             "{}projects/{}/zones/{zone}/instances",
             self.place.endpoint, self.place.project
@@ -149,7 +157,7 @@ impl Api {
     }
 
     /// The address of a resource, as others refer to it.
-    pub fn url<R: Resource>(&self, name: &str) -> String {
+    pub(super) fn url<R: Resource>(&self, name: &str) -> String {
         format!("{}/{name}", self.collection::<R>())
     }
 
@@ -243,17 +251,17 @@ fn result(what: &'static str, operation: Operation) -> Result<(), CallError> {
 }
 
 /// The cloud does not delete what is used; so it counts for us.
-pub fn is_in_use(error: &CallError) -> bool {
+pub(super) fn is_in_use(error: &CallError) -> bool {
     error.is_code("resourceInUseByAnotherResource")
         || error.is_code("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE")
 }
 
-pub fn is_quota(error: &CallError) -> bool {
+pub(super) fn is_quota(error: &CallError) -> bool {
     error.is_code("quotaExceeded") || error.is_code("QUOTA_EXCEEDED")
 }
 
 /// An instance that is to be added does not exist.
-pub fn is_absent_instance(error: &CallError) -> bool {
+pub(super) fn is_absent_instance(error: &CallError) -> bool {
     let about_pool = ["targetPools.addInstance", "targetPools.insert"].contains(&error.operation);
     let absent = error.is_not_found() || error.is_code("RESOURCE_NOT_FOUND");
     about_pool && absent && error.to_string().contains("/instances/")

@@ -1,5 +1,5 @@
-//! Who asks: the service account of the machine, from its metadata server, or one with a key in a
-//! file.
+//! The credentials: the service account of the machine, from its metadata server, or one with a key
+//! in a file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::cloud::{Call, CallError, Client, Problem, Token, TokenSource, secret};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/compute";
-/// Of what is signed; Google allows an hour.
+/// How long a signed request for a token is valid; Google allows an hour.
 const LIFETIME: i64 = 3600;
 
 #[derive(Deserialize)]
@@ -31,8 +31,8 @@ struct TokenAnswer {
 }
 
 impl From<TokenAnswer> for Token {
-    fn from(answer: TokenAnswer) -> Token {
-        Token {
+    fn from(answer: TokenAnswer) -> Self {
+        Self {
             secret: answer.access_token,
             lifetime: Duration::from_secs(answer.expires_in),
         }
@@ -40,19 +40,19 @@ impl From<TokenAnswer> for Token {
 }
 
 /// The metadata server of the machine.
-pub struct Metadata {
+pub(super) struct Metadata {
     client: Arc<Client>,
     base: String,
 }
 
 impl Metadata {
     /// `GCE_METADATA_HOST` says where another one is.
-    pub fn new(client: Arc<Client>, host: Option<&str>) -> Metadata {
+    pub(super) fn new(client: Arc<Client>, host: Option<&str>) -> Self {
         let base = format!(
             "http://{}/computeMetadata/v1/",
             host.unwrap_or("metadata.google.internal")
         );
-        Metadata { client, base }
+        Self { client, base }
     }
 
     fn call(&self, operation: &'static str, path: &str) -> Call {
@@ -61,8 +61,8 @@ impl Metadata {
             .header(flavor, HeaderValue::from_static("Google"))
     }
 
-    /// One value, as text.
-    pub async fn value(&self, path: &str) -> Result<String, CallError> {
+    /// Reads one value of the metadata, as text.
+    pub(super) async fn value(&self, path: &str) -> Result<String, CallError> {
         let reply = self.client.send(self.call("metadata", path)).await?;
         Ok(String::from_utf8_lossy(&reply.body).trim().to_owned())
     }
@@ -98,7 +98,7 @@ struct KeyFile {
 }
 
 /// A service account with its key.
-pub struct ServiceAccount {
+pub(super) struct ServiceAccount {
     client: Arc<Client>,
     pub project: String,
     key_id: String,
@@ -108,7 +108,7 @@ pub struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    pub fn parse(client: Arc<Client>, text: &str) -> Result<ServiceAccount, String> {
+    pub(super) fn parse(client: Arc<Client>, text: &str) -> Result<Self, String> {
         // An error of serde may quote what it was reading.
         let file: KeyFile = serde_json::from_str(text).map_err(|error| {
             format!(
@@ -126,7 +126,7 @@ impl ServiceAccount {
         let pem = PrivatePkcs8KeyDer::from_pem_slice(file.private_key.expose_secret().as_bytes());
         let key = pem.map_err(|_| "private_key is no PEM text of a PKCS#8 key".to_owned())?;
         let key = RsaKeyPair::from_pkcs8(key.secret_pkcs8_der());
-        Ok(ServiceAccount {
+        Ok(Self {
             client,
             project: file.project_id,
             key_id: file.private_key_id,

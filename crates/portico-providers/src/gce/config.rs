@@ -12,7 +12,7 @@ const CHECKERS: &[&str] = &[
     "209.85.152.0/22",
     "209.85.204.0/22",
 ];
-pub const ENDPOINT: &str = "https://compute.googleapis.com/compute/v1/";
+pub(super) const ENDPOINT: &str = "https://compute.googleapis.com/compute/v1/";
 
 const KEYS: &[&str] = &[
     "project-id",
@@ -37,6 +37,7 @@ const KEYS: &[&str] = &[
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// The project, in place of the instance's.
     pub project: Option<String>,
     /// The one that has the network, if it is not the same (shared VPC).
     pub network_project: Option<String>,
@@ -44,15 +45,19 @@ pub struct Config {
     pub network: Option<String>,
     /// Of the instances that traffic is let to; empty: found by their names.
     pub node_tags: Vec<String>,
+    /// The zone, in place of the instance's.
     pub zone: Option<String>,
     /// Ends with a slash.
     pub endpoint: String,
+    /// The address that gives tokens, in place of the metadata server.
     pub token_url: Option<String>,
+    /// The networks that health checks come from.
     pub checkers: Vec<Ipv4Net>,
 }
 
 impl Config {
-    pub fn parse(text: &str) -> Result<Config, IniError> {
+    /// Reads the text of the file; a key that is not known is an error.
+    pub fn parse(text: &str) -> Result<Self, IniError> {
         let global = Ini::parse(text)?.section("global");
         global.only(KEYS)?;
         let get = |key: &str| global.get(key).map(str::to_owned);
@@ -70,7 +75,7 @@ impl Config {
             .get("api-endpoint")
             .unwrap_or(ENDPOINT)
             .trim_end_matches('/');
-        Ok(Config {
+        Ok(Self {
             project: get("project-id"),
             network_project: get("network-project-id"),
             network: get("network-name"),
@@ -91,15 +96,21 @@ impl Config {
 /// Where things are, once it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The address of the API, which ends with a slash.
     pub endpoint: String,
+    /// The project of the load balancers.
     pub project: String,
+    /// The project of the network.
     pub network_project: String,
+    /// The region of the load balancers.
     pub region: String,
     /// As firewalls name it.
     pub network: String,
+    /// The tags of instances that traffic is let to; empty: found by their names.
     pub node_tags: Vec<String>,
+    /// The networks that health checks come from.
     pub checkers: Vec<Ipv4Net>,
-    /// Of the cluster, among all that share a project.
+    /// The id of the cluster among all that share a project.
     pub cluster_id: String,
 }
 
@@ -111,13 +122,13 @@ impl Place {
         zone: &str,
         network: &str,
         cluster_id: String,
-    ) -> Place {
+    ) -> Self {
         let network_project = config
             .network_project
             .clone()
             .unwrap_or_else(|| project.clone());
         let name = network.rsplit('/').next().unwrap_or_default();
-        Place {
+        Self {
             endpoint: config.endpoint.clone(),
             network: format!(
                 "{}projects/{network_project}/global/networks/{name}",

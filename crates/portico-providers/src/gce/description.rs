@@ -3,7 +3,7 @@
 use super::wanted::{ELSEWHERE, KIND, TIER};
 use crate::description::Description;
 
-pub const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: Description = Description {
     name: super::NAME,
     summary: "Google Compute Engine: a forwarding rule to a target pool of instances, with \
               firewalls and HTTP health checks of the nodes.",

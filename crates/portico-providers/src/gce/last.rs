@@ -13,7 +13,7 @@ type Instances = Arc<BTreeSet<InstanceRef>>;
 
 /// What a call left.
 #[derive(Clone, Debug)]
-pub struct Last {
+pub(super) struct Last {
     /// Its pool without instances.
     observed: Observed,
     instances: Instances,
@@ -21,10 +21,10 @@ pub struct Last {
 
 /// The instances of the pool that was kept last.
 #[derive(Default)]
-pub struct Latest(Mutex<Instances>);
+pub(super) struct Latest(Mutex<Instances>);
 
 impl Latest {
-    pub fn keep(&self, mut observed: Observed) -> Last {
+    pub(super) fn keep(&self, mut observed: Observed) -> Last {
         let links = observed
             .pool
             .as_mut()
@@ -46,7 +46,7 @@ impl Latest {
 }
 
 impl Last {
-    pub fn recall(mut self, place: &Place) -> Observed {
+    pub(super) fn recall(mut self, place: &Place) -> Observed {
         if let Some(pool) = &mut self.observed.pool {
             pool.instances = self
                 .instances

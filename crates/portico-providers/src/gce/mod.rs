@@ -5,7 +5,7 @@
 //! health over HTTP: for Services with policy `Cluster` at their healthz by one check that all such
 //! Services share, for `Local` ones at the Service's health-check node port (design/0019).
 //!
-//! - `config`, `start`, `auth`: where it is, and who asks.
+//! - `config`, `start`, `auth`: the project and its place, and credentials.
 //! - `resources`, `api`: the cloud's resources and calls.
 //! - `names`, `wanted`: what a Service wants. Pure.
 //! - `plan`: the next steps from wanted and observed. Pure.
@@ -45,7 +45,7 @@ use super::cloud::{
     Authorize, Basis, CallError, CallMetrics, Client, Pace, Poll, Remembered, Setup, Transport,
 };
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request};
-pub use description::DESCRIPTION;
+pub(crate) use description::DESCRIPTION;
 
 const NAME: &str = "gce";
 /// More steps in a row than any change takes, but for instances, which come in batches.
@@ -53,10 +53,15 @@ const MOST_ROUNDS: usize = 100;
 
 /// What it is made of beside its place.
 pub struct Parts {
+    /// Sends requests.
     pub transport: Arc<dyn Transport>,
+    /// Adds credentials to them.
     pub authorize: Arc<dyn Authorize>,
+    /// How often calls are made and repeated.
     pub pace: Pace,
+    /// How often an operation is looked at.
     pub poll: Poll,
+    /// Where calls are counted.
     pub metrics: CallMetrics,
 }
 
@@ -74,7 +79,8 @@ pub struct Gce {
 type Instances = BTreeMap<InstanceRef, Vec<String>>;
 
 impl Gce {
-    pub fn new(place: Place, parts: Parts) -> Gce {
+    /// A provider at this place.
+    pub fn new(place: Place, parts: Parts) -> Self {
         let Parts {
             transport,
             authorize,
@@ -90,7 +96,7 @@ impl Gce {
             pace,
             metrics,
         });
-        Gce {
+        Self {
             actor: Actor {
                 api: Api {
                     client,
@@ -130,7 +136,8 @@ impl Gce {
         mut wanted: Wanted,
     ) -> Result<(Last, Balancer), ProviderError> {
         let (actor, name) = (&self.actor, wanted.names.balancer.clone());
-        // Until it is clear that the shared check is not about to be used, nobody gives it back.
+        // The lock keeps another Service from giving the shared check back while it is not known
+        // whether this one needs it.
         let sharing = actor.shared.hold().await;
         let (mut observed, looked) = match basis {
             Basis::Last(last) => (
@@ -225,7 +232,7 @@ impl Gce {
         Ok(wanted)
     }
 
-    /// Those of some instances that there are: a Node may outlive its machine.
+    /// Those of these instances that exist: a Node may outlive its machine.
     async fn existing(&self, asked: &BTreeSet<InstanceRef>) -> Result<Instances, CallError> {
         let zones: BTreeSet<&str> = asked
             .iter()
@@ -279,7 +286,7 @@ impl Provider for Gce {
                 .as_ref()
                 .map(|balancer| balancer.ingress.as_slice())
                 .unwrap_or_default();
-            // Somebody else had a hand in it.
+            // Another program changed it.
             if found.is_none() || (!request.ingress.is_empty() && ingress != request.ingress) {
                 self.forget(request);
             }

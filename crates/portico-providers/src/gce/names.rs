@@ -7,20 +7,21 @@ use serde_json::json;
 use crate::Request;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
-    /// Of address, forwarding rule, target pool, and the health check of a `Local` Service.
+pub(super) struct Names {
+    /// The name of the address, the forwarding rule, the target pool, and the health check of a
+    /// `Local` Service.
     pub balancer: String,
     pub firewall: String,
     /// Lets the health checkers in to the port of [`Names::balancer`]'s check.
     pub own_firewall: String,
-    /// Of the health check that all Services with policy `Cluster` share.
+    /// The name of the health check that all Services with policy `Cluster` share.
     pub shared_check: String,
     pub shared_firewall: String,
 }
 
 impl Names {
-    pub fn new(balancer: &str, cluster_id: &str) -> Names {
-        Names {
+    pub(super) fn new(balancer: &str, cluster_id: &str) -> Self {
+        Self {
             balancer: balancer.to_owned(),
             firewall: format!("k8s-fw-{balancer}"),
             own_firewall: format!("k8s-{balancer}-http-hc"),
@@ -31,14 +32,14 @@ impl Names {
 }
 
 /// Descriptions, for people and other programs.
-pub fn of_service(request: &Request) -> String {
+pub(super) fn of_service(request: &Request) -> String {
     json!({"kubernetes.io/service-name": request.service.to_string()}).to_string()
 }
 
-pub fn of_firewall(request: &Request, address: &str) -> String {
+pub(super) fn of_firewall(request: &Request, address: &str) -> String {
     json!({"kubernetes.io/service-name": request.service.to_string(), "kubernetes.io/service-ip": address}).to_string()
 }
 
-pub fn of_cluster(cluster_id: &str) -> String {
+pub(super) fn of_cluster(cluster_id: &str) -> String {
     json!({"kubernetes.io/cluster-id": cluster_id}).to_string()
 }

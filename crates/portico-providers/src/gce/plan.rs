@@ -3,8 +3,8 @@
 //!
 //! Steps of one answer do not depend on each other. The order of answers is what keeps it right:
 //!
-//! 1. the pool is the first of the Service's own that is made, and the last that goes: who can make
-//!    it knows that nothing is there;
+//! 1. the pool is the first of the Service's own that is made, and the last that goes: the call
+//!    that can make it knows that nothing is there;
 //! 2. a new rule gets its address with it, and the firewall comes when the address is known. While
 //!    a rule is exchanged, its address is held, so that it stays;
 //! 3. the rule goes before a pool that has to be made anew (only the affinity cannot be changed),
@@ -28,7 +28,7 @@ const NO_NODES: Duration = Duration::from_secs(60);
 
 /// What is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub(super) struct Observed {
     pub rule: Option<ForwardingRule>,
     pub address: Option<Address>,
     pub firewall: Option<Firewall>,
@@ -42,14 +42,14 @@ pub struct Observed {
 }
 
 /// Where links of resources begin, which is not for this file to know.
-pub trait Links {
+pub(super) trait Links {
     fn pool(&self, name: &str) -> String;
     fn check(&self, name: &str) -> String;
     fn instance(&self, instance: &InstanceRef) -> String;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     InsertAddress(Address),
     DeleteAddress,
     InsertFirewall(Firewall),
@@ -73,7 +73,7 @@ pub enum Step {
 
 impl Observed {
     /// Whether the pool has the check of this name.
-    pub fn has_check(&self, name: &str) -> bool {
+    pub(super) fn has_check(&self, name: &str) -> bool {
         self.pool
             .iter()
             .flat_map(|pool| &pool.health_checks)
@@ -81,7 +81,7 @@ impl Observed {
     }
 
     /// A step was done.
-    pub fn apply(&mut self, step: &Step, names: &Names) {
+    pub(super) fn apply(&mut self, step: &Step, names: &Names) {
         let shared = |name: &str| name == names.shared_check || name == names.shared_firewall;
         match step.clone() {
             Step::InsertAddress(address) => self.address = Some(address),
@@ -131,12 +131,12 @@ impl Observed {
 }
 
 /// Whether a check is about to be used that others may be about to give back.
-pub fn will_share(wanted: &Wanted, observed: &Observed) -> bool {
+pub(super) fn will_share(wanted: &Wanted, observed: &Observed) -> bool {
     matches!(&wanted.check, Check::Shared(check, _) if !observed.has_check(&check.name))
 }
 
 /// The next steps of `ensure`; none: it is done.
-pub fn next(
+pub(super) fn next(
     wanted: &Wanted,
     observed: &Observed,
     links: &dyn Links,
@@ -150,7 +150,7 @@ pub fn next(
 }
 
 /// The next steps of `delete`, but for the shared check; none: it is done.
-pub fn next_removal(names: &Names, observed: &Observed) -> Vec<Step> {
+pub(super) fn next_removal(names: &Names, observed: &Observed) -> Vec<Step> {
     let first = [
         observed.rule.as_ref().map(|_| Step::DeleteRule),
         observed.firewall.as_ref().map(|_| Step::DeleteFirewall),
@@ -453,7 +453,7 @@ impl Plan<'_> {
         }
     }
 
-    /// One that was attached stays while a new node has not said its version.
+    /// Whether the check may stay attached: it does while a new node has not told its version.
     fn may_have(&self, name: &str) -> bool {
         match &self.wanted.check {
             Check::Skip => name == self.wanted.names.shared_check,
@@ -471,7 +471,7 @@ impl Plan<'_> {
         !stray && self.wanted_check().is_none_or(has)
     }
 
-    /// One batch at a time: changes of one pool do not go together.
+    /// The next batch of instances: changes of one pool cannot be made together.
     fn instances(&self, pool: &TargetPool) -> Vec<Step> {
         let there: BTreeSet<InstanceRef> = pool
             .instances
@@ -511,7 +511,8 @@ impl Plan<'_> {
         })]
     }
 
-    /// The rule has the address now; and nobody uses a check of its own any more.
+    /// The last steps: the rule holds the address now, and a check of the Service's own is not used
+    /// any more.
     fn rest(&self) -> Vec<Step> {
         let observed = self.observed;
         let address = observed.address.iter().map(|_| Step::DeleteAddress);
@@ -559,7 +560,7 @@ fn same(wanted: &Firewall, found: &Firewall) -> bool {
         && allowed(wanted) == allowed(found)
 }
 
-/// Without nodes nobody knows the tags, and those that are there stay: a rule without tags is for
+/// Without nodes the tags are unknown, and those that are there stay: a rule without tags is for
 /// every instance of the network.
 fn with_tags_of(wanted: Firewall, found: &Firewall) -> Firewall {
     let target_tags = if wanted.target_tags.is_empty() {

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Something that is got, inserted and deleted by its name.
-pub trait Resource: Serialize + DeserializeOwned + Send + Sync {
+pub(super) trait Resource: Serialize + DeserializeOwned + Send + Sync {
     /// Below the project; `{region}` stands for the region.
     const PATH: &'static str;
     const GET: &'static str;
@@ -31,7 +31,7 @@ resource!(HttpHealthCheck, "global", "httpHealthChecks");
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Address {
+pub(super) struct Address {
     pub name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
@@ -45,7 +45,7 @@ pub struct Address {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ForwardingRule {
+pub(super) struct ForwardingRule {
     pub name: String,
     pub description: String,
     /// Empty in one that is to be made: the cloud chooses.
@@ -61,7 +61,7 @@ pub struct ForwardingRule {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct TargetPool {
+pub(super) struct TargetPool {
     pub name: String,
     pub description: String,
     pub session_affinity: String,
@@ -71,7 +71,7 @@ pub struct TargetPool {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Firewall {
+pub(super) struct Firewall {
     pub name: String,
     pub description: String,
     pub network: String,
@@ -83,7 +83,7 @@ pub struct Firewall {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Allowed {
+pub(super) struct Allowed {
     #[serde(rename = "IPProtocol")]
     pub protocol: String,
     pub ports: Vec<String>,
@@ -91,7 +91,7 @@ pub struct Allowed {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct HttpHealthCheck {
+pub(super) struct HttpHealthCheck {
     pub name: String,
     pub description: String,
     pub port: u16,
@@ -104,21 +104,21 @@ pub struct HttpHealthCheck {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Instance {
+pub(super) struct Instance {
     pub name: String,
     pub tags: Tags,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Tags {
+pub(super) struct Tags {
     pub items: Vec<String>,
 }
 
 /// A page of a list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct List<T> {
+pub(super) struct List<T> {
     #[serde(default = "Vec::new")]
     pub items: Vec<T>,
     #[serde(default)]
@@ -128,7 +128,7 @@ pub struct List<T> {
 /// What a change is while it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Operation {
+pub(super) struct Operation {
     pub name: String,
     pub status: String,
     pub operation_type: String,
@@ -142,18 +142,18 @@ pub struct Operation {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct OperationErrors {
+pub(super) struct OperationErrors {
     pub errors: Vec<OperationError>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct OperationError {
+pub(super) struct OperationError {
     pub code: String,
     pub message: String,
 }
 
 /// The end of a resource's address: it may begin with several hosts and versions.
-pub fn name_of(link: &str) -> &str {
+pub(super) fn name_of(link: &str) -> &str {
     link.rsplit('/').next().unwrap_or_default()
 }

@@ -12,16 +12,17 @@ use super::resources::{Firewall, HttpHealthCheck};
 
 /// As it is in the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pair {
+pub(super) struct Pair {
     pub check: Option<HttpHealthCheck>,
     pub firewall: Option<Firewall>,
 }
 
 #[derive(Default)]
-pub struct Shared {
-    /// Whoever is about to use it reads, whoever gives it back writes.
+pub(super) struct Shared {
+    /// Held for reading by a call that is about to use the check, and for writing by one that gives
+    /// it back.
     lock: RwLock<()>,
-    /// Whoever reads it from the cloud.
+    /// Held by the call that reads it from the cloud.
     looking: AsyncMutex<()>,
     known: Mutex<Known>,
 }
@@ -35,49 +36,49 @@ struct Known {
 }
 
 impl Shared {
-    /// Nobody gives it back meanwhile.
-    pub async fn hold(&self) -> RwLockReadGuard<'_, ()> {
+    /// Keeps other calls from giving it back.
+    pub(super) async fn hold(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().await
     }
 
-    /// Nobody begins to use it meanwhile.
-    pub async fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+    /// Keeps other calls from beginning to use it.
+    pub(super) async fn alone(&self) -> RwLockWriteGuard<'_, ()> {
         self.lock.write().await
     }
 
-    /// Nobody else reads it from the cloud meanwhile.
-    pub async fn looking(&self) -> AsyncMutexGuard<'_, ()> {
+    /// Keeps other calls from reading it from the cloud.
+    pub(super) async fn looking(&self) -> AsyncMutexGuard<'_, ()> {
         self.looking.lock().await
     }
 
-    /// As it was seen or made last, if it was.
-    pub fn pair(&self) -> Option<Pair> {
+    /// The check and its firewall as they were seen or made last.
+    pub(super) fn pair(&self) -> Option<Pair> {
         self.known().pair.clone()
     }
 
-    pub fn saw(&self, pair: Pair) {
+    pub(super) fn saw(&self, pair: Pair) {
         self.known().pair = Some(pair);
     }
 
-    pub fn changed(&self, change: impl FnOnce(&mut Pair)) {
+    pub(super) fn changed(&self, change: impl FnOnce(&mut Pair)) {
         if let Some(pair) = &mut self.known().pair {
             change(pair);
         }
     }
 
     /// It is looked at before it is used again.
-    pub fn forget(&self) {
+    pub(super) fn forget(&self) {
         self.known().pair = None;
     }
 
     /// A pool has it.
-    pub fn join(&self, balancer: &str) {
+    pub(super) fn join(&self, balancer: &str) {
         self.known().users.insert(balancer.to_owned());
     }
 
-    /// A pool does not have it any more. Says whether nobody is known who has: then the cloud
-    /// knows.
-    pub fn leave(&self, balancer: &str) -> bool {
+    /// A pool does not have it any more. Returns whether no pool is known to have it: then the
+    /// cloud has to be asked.
+    pub(super) fn leave(&self, balancer: &str) -> bool {
         let mut known = self.known();
         known.users.remove(balancer);
         known.users.is_empty()

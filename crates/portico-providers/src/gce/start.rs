@@ -26,7 +26,7 @@ const ID_KEYS: [&str; 2] = ["provider-uid", "uid"];
 
 impl Gce {
     /// Errors name the file or the setting.
-    pub async fn start(start: &Start) -> Result<Gce, String> {
+    pub async fn start(start: &Start) -> Result<Self, String> {
         let text = match &start.config {
             Some(path) => std::fs::read_to_string(path)
                 .map_err(|error| format!("{}: {error}", path.display()))?,

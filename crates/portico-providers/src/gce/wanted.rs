@@ -12,14 +12,14 @@ use super::resources::{Allowed, Firewall, HttpHealthCheck, name_of};
 use crate::{Family, Node, Port, Protocol, ProviderError, Request};
 
 /// `cloud.google.com/network-tier`: `Premium` (default) or `Standard`.
-pub const TIER: &str = "cloud.google.com/network-tier";
+pub(super) const TIER: &str = "cloud.google.com/network-tier";
 /// `Internal` load balancers are another kind, which this provider does not make.
-pub const KIND: &[&str] = &[
+pub(super) const KIND: &[&str] = &[
     "networking.gke.io/load-balancer-type",
     "cloud.google.com/load-balancer-type",
 ];
 /// `enabled`: another controller makes the load balancer.
-pub const ELSEWHERE: &str = "cloud.google.com/l4-rbs";
+pub(super) const ELSEWHERE: &str = "cloud.google.com/l4-rbs";
 /// Nodes before this version have no healthz, or a wrong one (seed of the design: 1.7.0 had
 /// faults).
 const FIRST_WITH_HEALTHZ: (u32, u32, u32) = (1, 7, 2);
@@ -31,13 +31,13 @@ const HEALTHY: u32 = 1;
 const UNHEALTHY: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct InstanceRef {
+pub(super) struct InstanceRef {
     pub zone: String,
     pub name: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub(super) struct Wanted {
     pub names: Names,
     pub description: String,
     pub protocol: Protocol,
@@ -55,24 +55,24 @@ pub struct Wanted {
 
 /// What tells the cloud whether a node is fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Check {
+pub(super) enum Check {
     /// Some node does not say what it runs, as one that has just come: none is attached, and one
     /// that is stays.
     Skip,
     /// Some node has no healthz to ask: the pool has no check, so that the node gets traffic.
     Without,
-    /// Of all Services with policy `Cluster`.
+    /// The check of all Services with policy `Cluster`.
     Shared(HttpHealthCheck, Firewall),
-    /// Of this Service with policy `Local`.
+    /// The check of this Service, which has policy `Local`.
     Own(HttpHealthCheck, Firewall),
 }
 
 impl Wanted {
-    pub fn new(
+    pub(super) fn new(
         request: &Request,
         place: &Place,
         tags: Vec<String>,
-    ) -> Result<Wanted, ProviderError> {
+    ) -> Result<Self, ProviderError> {
         let annotation = |name: &str| {
             request
                 .annotations
@@ -104,7 +104,7 @@ impl Wanted {
             }],
             ..Firewall::default()
         };
-        Ok(Wanted {
+        Ok(Self {
             description: names::of_service(request),
             protocol,
             port_range: port_range(&request.ports),
@@ -124,7 +124,7 @@ impl Wanted {
     }
 
     /// The firewall for traffic to an address.
-    pub fn firewall_for(&self, address: &str) -> Firewall {
+    pub(super) fn firewall_for(&self, address: &str) -> Firewall {
         Firewall {
             description: names::of_firewall(&self.service, address),
             destination_ranges: vec![format!("{address}/32")],
@@ -133,7 +133,7 @@ impl Wanted {
     }
 }
 
-pub fn refused(reason: &'static str, message: impl Into<String>) -> ProviderError {
+pub(super) fn refused(reason: &'static str, message: impl Into<String>) -> ProviderError {
     ProviderError::Refused {
         reason,
         message: message.into(),
@@ -204,7 +204,7 @@ fn source_ranges(ranges: &[IpNet]) -> Result<Vec<String>, ProviderError> {
         .filter(|range| range.addr().is_ipv4())
         .map(|range| range.trunc().to_string())
         .collect();
-    // A firewall without ranges would let everybody in.
+    // A firewall without ranges would let all clients in.
     match v4.is_empty() {
         true => Err(refused(
             "NoIPv4SourceRange",
@@ -236,7 +236,7 @@ fn requested(text: &str) -> Result<Ipv4Addr, ProviderError> {
 }
 
 /// `gce://project/zone/name`; a node that does not say so is an instance of its name in its zone.
-pub fn instance(node: &Node) -> Option<InstanceRef> {
+pub(super) fn instance(node: &Node) -> Option<InstanceRef> {
     let parts: Vec<&str> = node
         .provider_id
         .strip_prefix("gce://")
@@ -334,9 +334,11 @@ fn version(text: &str) -> Option<(u32, u32, u32)> {
     Some((next()?, next()?, next()?))
 }
 
-/// For each node the longest of its instance's tags that its name begins with: such a tag is on all
-/// nodes of its group. `Err`: a node has none.
-pub fn tags_of(instances: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>, ProviderError> {
+/// The tags of nodes: for each the longest tag of its instance that its name begins with, since
+/// such a tag is on all nodes of its group. `Err` if a node has none.
+pub(super) fn tags_of(
+    instances: &BTreeMap<String, Vec<String>>,
+) -> Result<Vec<String>, ProviderError> {
     let tag = |(name, tags): (&String, &Vec<String>)| {
         let fitting = tags.iter().filter(|tag| name.starts_with(tag.as_str()));
         fitting
@@ -358,17 +360,17 @@ pub fn tags_of(instances: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>,
 }
 
 impl InstanceRef {
-    /// From an address of a resource.
-    pub fn parse(link: &str) -> Option<InstanceRef> {
+    /// Reads the URL of a resource.
+    pub(super) fn parse(link: &str) -> Option<Self> {
         let (rest, name) = link.split_once("/instances/")?;
-        Some(InstanceRef {
+        Some(Self {
             zone: name_of(rest).to_owned(),
             name: name.to_owned(),
         })
     }
 
-    pub fn link(&self, place: &Place) -> String {
-        let InstanceRef { zone, name } = self;
+    pub(super) fn link(&self, place: &Place) -> String {
+        let Self { zone, name } = self;
         format!(
             "{}projects/{}/zones/{zone}/instances/{name}",
             place.endpoint, place.project

@@ -2,7 +2,7 @@
 
 use super::super::description::Description;
 
-pub const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: Description = Description {
     name: "haproxy",
     summary: "A HAProxy on the controller's own machine, which follows the API through its socket \
               without ending a connection.",

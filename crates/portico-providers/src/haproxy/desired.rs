@@ -21,7 +21,7 @@ const ANNOTATION_ADDRESSES: &str = "portico.dev/addresses";
 
 /// Where HAProxy sends connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Targets {
+pub(super) enum Targets {
     /// To the node ports of nodes, which forward them.
     Nodes,
     /// To endpoints, for a HAProxy that reaches them.
@@ -29,23 +29,23 @@ pub enum Targets {
 }
 
 impl Targets {
-    pub fn parse(text: &str) -> Option<Targets> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
-            "nodes" => Some(Targets::Nodes),
-            "endpoints" => Some(Targets::Endpoints),
+            "nodes" => Some(Self::Nodes),
+            "endpoints" => Some(Self::Endpoints),
             _ => None,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ProxyProtocol {
+pub(super) enum ProxyProtocol {
     V1,
     V2,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Balance {
+pub(super) enum Balance {
     LeastConnections,
     RoundRobin,
     Random,
@@ -53,7 +53,7 @@ pub enum Balance {
 
 /// How a server is asked for its health.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Check {
+pub(super) enum Check {
     /// `GET /healthz` at this port.
     Healthz(u16),
     /// Whether it takes a connection.
@@ -62,7 +62,7 @@ pub enum Check {
 
 /// Everything about the ports of a Service but addresses and servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
+pub(super) struct Options {
     pub proxy: Option<ProxyProtocol>,
     pub balance: Balance,
     /// Seconds for which a client stays at its server.
@@ -72,11 +72,11 @@ pub struct Options {
     pub check: Check,
 }
 
-/// A port and who serves it.
-pub type Ports = BTreeMap<u16, BTreeSet<SocketAddr>>;
+/// Ports, with the addresses of the servers of each.
+pub(super) type Ports = BTreeMap<u16, BTreeSet<SocketAddr>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desired {
+pub(super) struct Desired {
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -92,7 +92,7 @@ pub struct Desired {
 }
 
 impl Desired {
-    pub fn new(request: &Request, settings: &Settings) -> Result<Desired, ProviderError> {
+    pub(super) fn new(request: &Request, settings: &Settings) -> Result<Self, ProviderError> {
         let service = &request.service;
         for name in [&service.namespace, &service.name, &service.uid] {
             check_name(name)?;
@@ -105,7 +105,7 @@ impl Desired {
         } else {
             request.families.clone()
         };
-        Ok(Desired {
+        Ok(Self {
             namespace: service.namespace.clone(),
             name: service.name.clone(),
             uid: service.uid.clone(),
@@ -142,7 +142,7 @@ fn check_name(name: &str) -> Result<(), ProviderError> {
     }
 }
 
-pub fn refused(reason: &'static str, message: String) -> ProviderError {
+pub(super) fn refused(reason: &'static str, message: String) -> ProviderError {
     ProviderError::Refused { reason, message }
 }
 
@@ -296,8 +296,8 @@ fn on_nodes(
 }
 
 /// With `externalTrafficPolicy: Local` nodes without an endpoint drop what they get. Which ones
-/// have some is known from the API sooner than by asking for their health; where nobody is ready,
-/// health decides.
+/// have some is known from the API sooner than by asking for their health; where no endpoint is
+/// ready, health decides.
 fn serving<'a>(request: &'a Request, port: &Port) -> Vec<&'a Node> {
     let have: BTreeSet<&str> = request
         .endpoints

@@ -25,17 +25,17 @@ const GLANCE: Duration = Duration::from_secs(2);
 const LOOK: u32 = 15;
 
 #[derive(Debug)]
-pub enum Ask {
+pub(super) enum Ask {
     Ensure(Box<Desired>),
     Delete { uid: String },
     Describe { uid: String },
 }
 
 /// The load balancer that there is then.
-pub type Reply = Result<Option<Balancer>, ProviderError>;
+pub(super) type Reply = Result<Option<Balancer>, ProviderError>;
 
 #[derive(Debug)]
-pub struct Command {
+pub(super) struct Command {
     pub ask: Ask,
     pub reply: oneshot::Sender<Reply>,
 }
@@ -51,7 +51,7 @@ async fn stopped(shutdown: &mut Shutdown) {
     _ = shutdown.wait_for(|stop| *stop).await;
 }
 
-pub struct Driver {
+pub(super) struct Driver {
     settings: Arc<Settings>,
     table: Table,
     proxy: Proxy,
@@ -62,11 +62,11 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub async fn new(
+    pub(super) async fn new(
         settings: Arc<Settings>,
         mut table: Table,
         commands: mpsc::Receiver<Command>,
-    ) -> Driver {
+    ) -> Self {
         let mut proxy = Proxy::new(Arc::clone(&settings));
         proxy.adopt(&mut table).await;
         if let Err(error) = proxy.prepare(&table) {
@@ -75,7 +75,7 @@ impl Driver {
                 "HAProxy cannot be started by others"
             );
         }
-        let mut driver = Driver {
+        let mut driver = Self {
             settings,
             table,
             proxy,
@@ -87,7 +87,7 @@ impl Driver {
         driver
     }
 
-    pub async fn run(mut self, mut shutdown: Shutdown) {
+    pub(super) async fn run(mut self, mut shutdown: Shutdown) {
         let mut glances = interval(GLANCE);
         glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -107,7 +107,7 @@ impl Driver {
         info!(reloads = self.proxy.reloads, "HAProxy goes on as it is");
     }
 
-    /// With everything that waits beside it.
+    /// Takes a command, with everything that waits beside it.
     async fn take(&mut self, first: Command) {
         let mut pending = Vec::new();
         let mut structure = self.note(first, &mut pending).await;
@@ -158,8 +158,7 @@ impl Driver {
         !same
     }
 
-    /// HAProxy is told; whoever asked for something that it does not take does not keep the others
-    /// from what they want.
+    /// Brings the table into HAProxy; a Service that HAProxy refuses does not hold up the others.
     async fn settle(&mut self, mut pending: Vec<Pending>, structure: bool) {
         if pending.is_empty() {
             return;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::settings::Settings;
 use super::table::Table;
 
-/// For HAProxy to read its configuration.
+/// The time limit for HAProxy to read its configuration.
 const CHECK: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum FileError {
 }
 
 /// There is either all of the old or all of the new, whatever happens.
-pub fn write(path: &Path, text: &str) -> Result<(), FileError> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), FileError> {
     let failed = |source| FileError::Write {
         path: path.to_owned(),
         source,
@@ -46,8 +46,8 @@ pub fn write(path: &Path, text: &str) -> Result<(), FileError> {
     written().map_err(failed)
 }
 
-/// Also without what somebody left who was killed while writing.
-pub fn make_folders(settings: &Settings) -> Result<(), FileError> {
+/// Makes the folders, and removes files that a killed process left half written.
+pub(super) fn make_folders(settings: &Settings) -> Result<(), FileError> {
     let folders = [
         Some(settings.folder.as_path()),
         settings.master_socket.parent(),
@@ -72,7 +72,7 @@ pub fn make_folders(settings: &Settings) -> Result<(), FileError> {
 }
 
 /// `None` where there is no such file.
-pub fn read(path: &Path) -> Result<Option<String>, FileError> {
+pub(super) fn read(path: &Path) -> Result<Option<String>, FileError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -84,7 +84,7 @@ pub fn read(path: &Path) -> Result<Option<String>, FileError> {
 }
 
 /// What was wanted before.
-pub fn read_table(path: &Path) -> Result<Table, FileError> {
+pub(super) fn read_table(path: &Path) -> Result<Table, FileError> {
     let Some(text) = read(path)? else {
         return Ok(Table::default());
     };
@@ -99,7 +99,7 @@ fn check_path(settings: &Settings) -> PathBuf {
 }
 
 /// HAProxy itself says whether it could use this.
-pub async fn check(settings: &Settings, text: &str) -> Result<(), FileError> {
+pub(super) async fn check(settings: &Settings, text: &str) -> Result<(), FileError> {
     let path = check_path(settings);
     fs::write(&path, text).map_err(|source| FileError::Write {
         path: path.clone(),
@@ -112,7 +112,7 @@ pub async fn check(settings: &Settings, text: &str) -> Result<(), FileError> {
 
 /// A master and a worker that are on their own from now on: they stay when the controller goes, as
 /// rules in a kernel do.
-pub async fn start(settings: &Settings) -> Result<(), FileError> {
+pub(super) async fn start(settings: &Settings) -> Result<(), FileError> {
     let (socket, pid) = (
         settings.master_socket.display().to_string(),
         settings.pid_path().display().to_string(),
@@ -126,7 +126,7 @@ pub async fn start(settings: &Settings) -> Result<(), FileError> {
 }
 
 /// Whether the master that we started is alive, whatever it does.
-pub fn is_started(settings: &Settings) -> bool {
+pub(super) fn is_started(settings: &Settings) -> bool {
     let Ok(Some(pid)) = read(&settings.pid_path()) else {
         return false;
     };

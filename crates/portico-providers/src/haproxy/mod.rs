@@ -31,7 +31,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request};
-pub use description::DESCRIPTION;
+pub(crate) use description::DESCRIPTION;
 use desired::Desired;
 use driver::{Ask, Command, Driver, Reply};
 use portico_controller::Shutdown;
@@ -53,14 +53,14 @@ impl Haproxy {
     /// Adopts the HAProxy that runs, or starts one, and starts the task that looks after it; it
     /// ends with `shutdown`, and where it stands when the provider is dropped. HAProxy stays. An
     /// error is one of the configuration: a HAProxy that is away is waited for.
-    pub async fn start(config: &Path, shutdown: Shutdown) -> Result<Haproxy, String> {
+    pub async fn start(config: &Path, shutdown: Shutdown) -> Result<Self, String> {
         let settings = Arc::new(Settings::read(config)?);
         files::make_folders(&settings).map_err(|error| error.to_string())?;
         let table = files::read_table(&settings.table_path()).map_err(|error| error.to_string())?;
         let (commands, receiver) = mpsc::channel(WAITING);
         let driver = Driver::new(Arc::clone(&settings), table, receiver).await;
         let task = tokio::spawn(driver.run(shutdown));
-        Ok(Haproxy {
+        Ok(Self {
             settings,
             commands,
             _task: AbortOnDrop(task.abort_handle()),

@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::table::Site;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub(super) enum Plan {
     /// Anything but servers is different.
     Reload,
     /// Servers are; or nothing is, if there are none.
@@ -21,14 +21,14 @@ pub enum Plan {
 
 /// About one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub(super) struct Command {
     pub section: String,
     pub server: String,
     pub what: What,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub(super) enum What {
     /// It is made known; it gets no connections yet.
     Add {
         address: SocketAddr,
@@ -40,11 +40,11 @@ pub enum What {
     Enable,
     /// It gets connections after it was found healthy.
     Doubt,
-    /// Somebody gave it another address than its own.
+    /// It has another address than its own, by a command of another program.
     Move { address: SocketAddr },
     /// It gets no new connections; it keeps those that it has.
     Disable,
-    /// It is forgotten if nobody is connected to it any more.
+    /// It is removed if no connection uses it any more.
     Delete,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Command {
 
 impl Command {
     /// Whether this is the answer of a HAProxy that has done it.
-    pub fn is_done(&self, answer: &str) -> bool {
+    pub(super) fn is_done(&self, answer: &str) -> bool {
         match self.what {
             What::Add { .. } => answer == "New server registered.",
             What::Delete => answer == "Server deleted.",
@@ -81,18 +81,18 @@ impl Command {
         }
     }
 
-    /// Somebody does not get connections after it.
-    pub fn takes_away(&self) -> bool {
+    /// Whether a server gets no more connections after it.
+    pub(super) fn takes_away(&self) -> bool {
         matches!(self.what, What::Disable | What::Delete)
     }
 
-    /// That it is not done is no failure: there are still connections, and it is tried again later.
-    pub fn may_wait(&self) -> bool {
+    /// Whether HAProxy may refuse it: as long as there are connections, it is tried again later.
+    pub(super) fn may_wait(&self) -> bool {
         self.what == What::Delete
     }
 
     /// What runs once it is done.
-    pub fn apply(&self, running: &mut Running) {
+    pub(super) fn apply(&self, running: &mut Running) {
         let Some(servers) = running.sections.get_mut(&self.section) else {
             return;
         };
@@ -115,8 +115,8 @@ impl Command {
     }
 }
 
-/// For these Services of a table. `generation` is that of the whole table.
-pub fn plan<'a>(
+/// The plan for these Services of a table. `generation` is that of the whole table.
+pub(super) fn plan<'a>(
     sites: impl IntoIterator<Item = &'a Site>,
     generation: u64,
     settings: &Settings,
@@ -158,7 +158,7 @@ struct Difference<'a> {
 }
 
 impl Difference<'_> {
-    /// Those that come before those that go: there is somebody at all times.
+    /// Adds servers before it removes others, so that one can serve at all times.
     fn commands(&self, commands: &mut Vec<Command>) {
         let others = self.present.iter().any(|(name, server)| {
             server.enabled && server.up && self.wanted.get(name) == Some(&server.address)
@@ -191,8 +191,8 @@ impl Difference<'_> {
         }
         if !present.is_some_and(|server| server.enabled) {
             push(What::Enable);
-            // The API knows which endpoints are ready. Whether a node is, nobody knows before it
-            // was asked; while nobody else is there it gets what there is.
+            // The API knows which endpoints are ready. Whether a node is ready is known only after
+            // a check; as the only server it gets connections at once.
             if others && self.site.options.check != Check::Connect {
                 push(What::Doubt);
             }

@@ -25,10 +25,10 @@ use crate::ProviderError;
 
 /// Plans until what runs is what is wanted; the first does, unless something interferes.
 const TRIES: usize = 4;
-/// For a new worker to run.
+/// The time limit for a new worker to run.
 const RELOAD: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
-/// For a master that is there and does not answer.
+/// The time limit for a master that is there and does not answer.
 const BUSY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -57,25 +57,23 @@ impl ProxyError {
     pub fn is_about_configuration(&self) -> bool {
         matches!(
             self,
-            ProxyError::File(FileError::Invalid(_))
-                | ProxyError::NotLoaded
-                | ProxyError::CannotBind { .. }
+            Self::File(FileError::Invalid(_)) | Self::NotLoaded | Self::CannotBind { .. }
         )
     }
 }
 
 impl From<&ProxyError> for ProviderError {
-    fn from(error: &ProxyError) -> ProviderError {
+    fn from(error: &ProxyError) -> Self {
         match error {
             ProxyError::CannotBind { .. } => refused("CannotListen", chain(error)),
-            _ => ProviderError::Failed(chain(error)),
+            _ => Self::Failed(chain(error)),
         }
     }
 }
 
-/// Of a table, what may have changed.
+/// The part of a table that may have changed.
 #[derive(Clone, Debug)]
-pub enum Scope {
+pub(super) enum Scope {
     All,
     /// By uid.
     Some(Vec<String>),
@@ -84,29 +82,29 @@ pub enum Scope {
 impl Scope {
     fn sites<'a>(&self, table: &'a Table) -> Vec<&'a Site> {
         match self {
-            Scope::All => table.sites.values().collect(),
-            Scope::Some(uids) => uids.iter().filter_map(|uid| table.sites.get(uid)).collect(),
+            Self::All => table.sites.values().collect(),
+            Self::Some(uids) => uids.iter().filter_map(|uid| table.sites.get(uid)).collect(),
         }
     }
 }
 
 #[derive(Debug)]
-pub struct Proxy {
+pub(super) struct Proxy {
     settings: Arc<Settings>,
     master: Master,
     /// `None` where it has to be read.
     running: Option<Running>,
     /// Where HAProxy listens already; `None` where that is not known.
     bound: Option<BTreeSet<SocketAddr>>,
-    /// Of the table that was last seen.
+    /// The generation of the table that was last seen.
     generation: u64,
     pub reloads: u64,
 }
 
 impl Proxy {
-    pub fn new(settings: Arc<Settings>) -> Proxy {
+    pub(super) fn new(settings: Arc<Settings>) -> Self {
         let master = Master::new(&settings.master_socket);
-        Proxy {
+        Self {
             settings,
             master,
             running: None,
@@ -116,8 +114,8 @@ impl Proxy {
         }
     }
 
-    /// What runs is of use as it is: servers stay as they are until somebody says otherwise.
-    pub async fn adopt(&mut self, table: &mut Table) {
+    /// What runs is of use as it is: servers stay as they are until they are changed.
+    pub(super) async fn adopt(&mut self, table: &mut Table) {
         self.generation = generation(table, &self.settings);
         let Ok(running) = self.read_patiently().await else {
             return;
@@ -152,8 +150,8 @@ impl Proxy {
         self.running = Some(running);
     }
 
-    /// There is a configuration, for whoever starts HAProxy.
-    pub fn prepare(&self, table: &Table) -> Result<(), FileError> {
+    /// Writes a first configuration, with which HAProxy can be started.
+    pub(super) fn prepare(&self, table: &Table) -> Result<(), FileError> {
         if files::read(&self.settings.state_path())?.is_none() {
             files::write(&self.settings.state_path(), "1\n")?;
         }
@@ -164,17 +162,17 @@ impl Proxy {
         }
     }
 
-    /// Something other than servers may have changed in the table.
-    pub fn note_structure(&mut self, table: &Table) {
+    /// Notes that something other than servers may have changed in the table.
+    pub(super) fn note_structure(&mut self, table: &Table) {
         self.generation = generation(table, &self.settings);
     }
 
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.running = None;
     }
 
     /// Another worker than ours runs, or none: everything it was told is forgotten.
-    pub async fn notice(&mut self) -> bool {
+    pub(super) async fn notice(&mut self) -> bool {
         let current = self.master.worker().await.ok().map(|(worker, _)| worker);
         self.running
             .take_if(|running| Some(running.worker) != current);
@@ -183,7 +181,11 @@ impl Proxy {
 
     /// What runs is what the table says; the configuration on disk is that of the table if
     /// something was reloaded.
-    pub async fn converge(&mut self, table: &Table, scope: &Scope) -> Result<(), ProxyError> {
+    pub(super) async fn converge(
+        &mut self,
+        table: &Table,
+        scope: &Scope,
+    ) -> Result<(), ProxyError> {
         let result = self.try_converge(table, scope).await;
         if result.is_err() {
             self.running = None;
@@ -193,8 +195,7 @@ impl Proxy {
 
     async fn try_converge(&mut self, table: &Table, scope: &Scope) -> Result<(), ProxyError> {
         let mut scope = scope.clone();
-        // Somebody else may have had it loaded anew; the worker from before would still take
-        // commands.
+        // Another program may have reloaded it; the former worker would still take commands.
         self.notice().await;
         for _ in 0..TRIES {
             if self.running.is_none() {
@@ -221,8 +222,8 @@ impl Proxy {
         Err(ProxyError::Unsettled)
     }
 
-    /// While the master loads a configuration, for somebody who is gone by now, it does not answer:
-    /// that is no reason to start another.
+    /// While the master loads a configuration, also one that an earlier process asked for, it does
+    /// not answer: that is no reason to start another.
     async fn read_patiently(&self) -> Result<Running, SocketError> {
         let deadline = Instant::now() + BUSY;
         loop {
@@ -300,7 +301,7 @@ impl Proxy {
         loop {
             match self.master.worker().await {
                 Ok((new, count)) if new != worker && count > loads => break,
-                // The master is there again, and has nobody new.
+                // The master answers again, and has no new worker.
                 Ok((_, count)) if count > loads => return Err(ProxyError::NotLoaded),
                 Err(error) if Instant::now() > deadline => return Err(error.into()),
                 Ok(_) if Instant::now() > deadline => return Err(ProxyError::NotLoaded),
@@ -334,8 +335,8 @@ impl Proxy {
         Ok(before)
     }
 
-    /// For whoever comes after HAProxy or us.
-    pub fn save(&self, table: &Table) -> Result<(), FileError> {
+    /// Writes the state for the next start of HAProxy or of this program.
+    pub(super) fn save(&self, table: &Table) -> Result<(), FileError> {
         self.write(table, &render(table, &self.settings).text)
     }
 
@@ -354,7 +355,7 @@ impl Proxy {
     }
 
     /// Whether HAProxy has a Service as it should be. Reads, changes nothing.
-    pub async fn has(&mut self, site: &Site) -> Result<bool, ProxyError> {
+    pub(super) async fn has(&mut self, site: &Site) -> Result<bool, ProxyError> {
         let running = self.master.read().await?;
         let plan = plan([site], self.generation, &self.settings, &running);
         self.running = Some(running);

@@ -1,5 +1,5 @@
-//! The configuration of HAProxy as text: the same for the same table, with nothing in it that
-//! somebody could have written freely but the administrator.
+//! The configuration of HAProxy as text: the same for the same table, with no free text in it that
+//! comes from users, only from the administrator.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::table::{SECTION, Site, Table};
 
 /// A section without any use but to have a name: what of the configuration cannot be changed while
 /// HAProxy runs, as a number.
-pub const GENERATION: &str = "portico_generation_";
+pub(super) const GENERATION: &str = "portico_generation_";
 /// HAProxy takes 64 words in a line.
 const RANGES_IN_A_LINE: usize = 32;
 /// Clients remembered for a Service with session affinity.
@@ -21,12 +21,12 @@ const STICKY_CLIENTS: &str = "200k";
 
 /// A configuration, and the number of what needs a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rendered {
+pub(super) struct Rendered {
     pub text: String,
     pub generation: u64,
 }
 
-pub fn render(table: &Table, settings: &Settings) -> Rendered {
+pub(super) fn render(table: &Table, settings: &Settings) -> Rendered {
     let generation = generation(table, settings);
     let mut text = head(settings);
     // Writing to a string cannot fail.
@@ -41,7 +41,7 @@ pub fn render(table: &Table, settings: &Settings) -> Rendered {
 }
 
 /// Servers come and go while HAProxy runs; all else makes another generation.
-pub fn generation(table: &Table, settings: &Settings) -> u64 {
+pub(super) fn generation(table: &Table, settings: &Settings) -> u64 {
     let mut text = head(settings);
     for site in table.sites.values() {
         sections(&mut text, site, settings, false);
@@ -162,14 +162,14 @@ fn options(text: &mut String, options: &Options) {
     }
 }
 
-/// What HAProxy calls a server: by its address, so that nobody has to remember whose name that is.
-/// It allows no brackets.
-pub fn server_name(server: &SocketAddr) -> String {
+/// What HAProxy calls a server: by its address, so that no table of names is needed. It allows no
+/// brackets.
+pub(super) fn server_name(server: &SocketAddr) -> String {
     format!("{}_{}", server.ip(), server.port())
 }
 
 /// What stands after a server's address, here and where it is added while HAProxy runs.
-pub fn server_arguments(options: &Options, settings: &Settings) -> String {
+pub(super) fn server_arguments(options: &Options, settings: &Settings) -> String {
     let checks = &settings.health_check;
     let port = match options.check {
         Check::Healthz(port) => format!(" port {port}"),

@@ -8,7 +8,7 @@ use super::table::SECTION;
 
 /// A server as HAProxy has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Server {
+pub(super) struct Server {
     pub address: SocketAddr,
     /// It gets connections, as far as the administrator goes.
     pub enabled: bool,
@@ -18,7 +18,7 @@ pub struct Server {
 
 /// Sections of Portico with their servers by name; others are not looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Running {
+pub(super) struct Running {
     /// The process that answers: a later one has forgotten what this one was told.
     pub worker: u32,
     pub generation: Option<u64>,
@@ -26,12 +26,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// From `show backend` and `show servers state`.
-    pub fn parse(worker: u32, names: &str, states: &str) -> Running {
+    /// Reads the output of `show backend` and `show servers state`.
+    pub(super) fn parse(worker: u32, names: &str, states: &str) -> Self {
         let ours = |line: &&str| line.starts_with(SECTION);
-        let mut running = Running {
+        let mut running = Self {
             worker,
-            ..Running::default()
+            ..Self::default()
         };
         for name in names.lines().map(str::trim).filter(ours) {
             match name.strip_prefix(GENERATION) {
@@ -69,9 +69,9 @@ fn parse_server(line: &str) -> Option<(&str, &str, Server)> {
     ))
 }
 
-/// Of what `show servers state` prints, what the next worker is to begin with: the health of the
-/// servers that are in use. Those on their way out are not to be out in there too.
-pub fn worth_keeping(states: &str) -> String {
+/// The part of `show servers state` that the next worker begins with: the health of the servers
+/// that are in use. Servers that are being drained here are not to be drained there.
+pub(super) fn worth_keeping(states: &str) -> String {
     let keep = |line: &&str| {
         let unknown = !line.contains(SECTION);
         unknown || parse_server(line).is_some_and(|(_, _, server)| server.enabled)
@@ -84,7 +84,7 @@ pub fn worth_keeping(states: &str) -> String {
 }
 
 /// The newest worker, and how often the master has loaded a configuration anew, from `show proc`.
-pub fn parse_processes(text: &str) -> Option<(u32, u64)> {
+pub(super) fn parse_processes(text: &str) -> Option<(u32, u64)> {
     let mut master = None;
     let mut current = true;
     for line in text.lines() {

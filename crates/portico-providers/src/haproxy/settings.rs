@@ -14,23 +14,24 @@ use crate::{Family, Host, IpMode};
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Settings {
+pub(super) struct Settings {
     /// Where HAProxy listens, and what is told to clients. Services share them, each with ports of
     /// its own.
     pub addresses: Vec<Address>,
-    /// Of the configuration, and what is to be kept: only Portico writes there.
+    /// The folder of the configuration and the state. Only Portico writes there.
     pub folder: PathBuf,
     /// `haproxy -S`
     pub master_socket: PathBuf,
     pub program: PathBuf,
-    /// Start HAProxy when nobody answers at the socket. Otherwise somebody else does (systemd).
+    /// Start HAProxy when no process answers at the socket. `false` where systemd or another
+    /// program starts it.
     pub run: bool,
     pub targets: Targets,
     #[serde(deserialize_with = "ip_mode")]
     pub ip_mode: IpMode,
     #[serde(deserialize_with = "positive")]
     pub connect_timeout: Duration,
-    /// Connections on which nobody says anything for so long are ended.
+    /// Connections that are idle for this long are ended.
     #[serde(deserialize_with = "positive")]
     pub idle_timeout: Duration,
     /// For connections that HAProxy still has from before a reload.
@@ -45,7 +46,7 @@ pub struct Settings {
 /// How servers are asked for their health.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Checks {
+pub(super) struct Checks {
     #[serde(deserialize_with = "positive")]
     pub interval: Duration,
     #[serde(deserialize_with = "positive")]
@@ -55,8 +56,8 @@ pub struct Checks {
 }
 
 impl Default for Checks {
-    fn default() -> Checks {
-        Checks {
+    fn default() -> Self {
+        Self {
             interval: Duration::from_secs(2),
             timeout: Duration::from_secs(1),
             rise: 2,
@@ -66,8 +67,8 @@ impl Default for Checks {
 }
 
 impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+    fn default() -> Self {
+        Self {
             addresses: Vec::new(),
             folder: "/var/lib/portico/haproxy".into(),
             master_socket: "/run/portico/haproxy.sock".into(),
@@ -87,34 +88,34 @@ impl Default for Settings {
 
 /// An address that HAProxy listens at, and the one that clients know, where a router translates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub(super) struct Address {
     pub bind: IpAddr,
     pub publish: Host,
 }
 
 impl Address {
     /// A Service with this family can be had here: that of the address clients know.
-    pub fn family(&self) -> Family {
+    pub(super) fn family(&self) -> Family {
         match self.publish {
             Host::Ip(address) => Family::of(address),
             Host::Name(_) => Family::of(self.bind),
         }
     }
 
-    pub fn is(&self, address: IpAddr) -> bool {
+    pub(super) fn is(&self, address: IpAddr) -> bool {
         self.bind == address || self.publish == Host::Ip(address)
     }
 }
 
 impl Settings {
-    pub fn read(path: &Path) -> Result<Settings, String> {
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        Settings::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+        Self::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    pub fn parse(text: &str) -> Result<Settings, String> {
-        let settings: Settings = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let settings: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
         settings.check().map(|()| settings)
     }
 
@@ -138,26 +139,26 @@ impl Settings {
         Ok(())
     }
 
-    pub fn config_path(&self) -> PathBuf {
+    pub(super) fn config_path(&self) -> PathBuf {
         self.folder.join("haproxy.cfg")
     }
 
     /// What is wanted, to begin with after a restart.
-    pub fn table_path(&self) -> PathBuf {
+    pub(super) fn table_path(&self) -> PathBuf {
         self.folder.join("table.json")
     }
 
     /// What HAProxy knew of the health of servers before a reload.
-    pub fn state_path(&self) -> PathBuf {
+    pub(super) fn state_path(&self) -> PathBuf {
         self.folder.join("servers.state")
     }
 
     /// Where an earlier worker hands its stick tables to its successor.
-    pub fn peers_path(&self) -> PathBuf {
+    pub(super) fn peers_path(&self) -> PathBuf {
         self.folder.join("peers.sock")
     }
 
-    pub fn pid_path(&self) -> PathBuf {
+    pub(super) fn pid_path(&self) -> PathBuf {
         self.folder.join("haproxy.pid")
     }
 }
@@ -169,7 +170,7 @@ fn is_plain_path(path: &str) -> bool {
 }
 
 impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Written {
@@ -182,7 +183,7 @@ impl<'de> Deserialize<'de> for Address {
             )
         };
         match Written::deserialize(deserializer).map_err(wrong)? {
-            Written::Plain(address) => Ok(Address {
+            Written::Plain(address) => Ok(Self {
                 bind: address,
                 publish: Host::Ip(address),
             }),
@@ -190,7 +191,7 @@ impl<'de> Deserialize<'de> for Address {
                 let publish = publish
                     .parse()
                     .map_or_else(|_| Host::Name(publish), Host::Ip);
-                Ok(Address { bind, publish })
+                Ok(Self { bind, publish })
             }
         }
     }
@@ -215,9 +216,9 @@ fn ip_mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpMode, D::Erro
 }
 
 impl<'de> Deserialize<'de> for Targets {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Targets, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Targets::parse(&text).ok_or_else(|| {
+        Self::parse(&text).ok_or_else(|| {
             de::Error::custom(format!(
                 "targets: {text:?} is not known: use nodes or endpoints"
             ))

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::plan::Command;
 use super::running::{Running, parse_processes};
 
-/// For an answer.
+/// The time limit for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// HAProxy reads a line into a buffer of 16 KiB.
 const LINE: usize = 8 * 1024;
@@ -33,18 +33,18 @@ pub enum SocketError {
 }
 
 #[derive(Clone, Debug)]
-pub struct Master {
+pub(super) struct Master {
     path: PathBuf,
 }
 
 impl Master {
-    pub fn new(path: &Path) -> Master {
-        Master {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
             path: path.to_owned(),
         }
     }
 
-    /// One line, and all that is said to it.
+    /// Sends one line, and reads the whole answer.
     async fn ask(&self, line: &str) -> Result<String, SocketError> {
         let exchange = async {
             let mut stream = UnixStream::connect(&self.path).await?;
@@ -67,31 +67,31 @@ impl Master {
     }
 
     /// The worker, and how often the configuration was loaded anew.
-    pub async fn worker(&self) -> Result<(u32, u64), SocketError> {
+    pub(super) async fn worker(&self) -> Result<(u32, u64), SocketError> {
         let answer = self.ask("show proc").await?;
         parse_processes(&answer).ok_or(SocketError::NoWorker(answer))
     }
 
-    pub async fn read(&self) -> Result<Running, SocketError> {
+    pub(super) async fn read(&self) -> Result<Running, SocketError> {
         let (worker, _) = self.worker().await?;
         let names = self.ask(&format!("@!{worker} show backend")).await?;
         Ok(Running::parse(worker, &names, &self.states(worker).await?))
     }
 
     /// `show servers state`, as it is.
-    pub async fn states(&self, worker: u32) -> Result<String, SocketError> {
+    pub(super) async fn states(&self, worker: u32) -> Result<String, SocketError> {
         self.ask(&format!("@!{worker} show servers state")).await
     }
 
     /// Whether it worked cannot be seen from the answer: the master begins anew, and may drop this
     /// connection before it has one.
-    pub async fn reload(&self) {
+    pub(super) async fn reload(&self) {
         _ = self.ask("reload").await;
     }
 
     /// Tell the worker that `running` was read from, and note in it what is done. HAProxy goes on
-    /// after a command that it refuses, so nobody is told to go before all who come are there.
-    pub async fn tell(
+    /// after a command that it refuses, so no server is removed before all new ones are there.
+    pub(super) async fn tell(
         &self,
         running: &mut Running,
         commands: &[Command],

@@ -1,4 +1,4 @@
-//! What HAProxy is to do: every Service with its addresses, ports and servers. Nobody gets an
+//! What HAProxy is to do: every Service with its addresses, ports and servers. No Service gets an
 //! address and port that another has.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::{Balancer, Family, Ingress, IpMode, ProviderError};
 
 /// A Service in HAProxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Site {
+pub(super) struct Site {
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -25,7 +25,7 @@ pub struct Site {
 
 impl Site {
     /// The name of the section of a port. Names of Kubernetes have no underscore.
-    pub fn section(&self, port: u16) -> String {
+    pub(super) fn section(&self, port: u16) -> String {
         format!(
             "{SECTION}{}_{}_{port}_{:08x}",
             self.namespace,
@@ -34,14 +34,14 @@ impl Site {
         )
     }
 
-    /// Only servers are different, if anything: no reload is needed for that.
-    pub fn has_structure_of(&self, other: &Site) -> bool {
+    /// Whether only servers are different, if anything, so that no reload is needed.
+    pub(super) fn has_structure_of(&self, other: &Self) -> bool {
         self.addresses == other.addresses
             && self.options == other.options
             && self.ports.keys().eq(other.ports.keys())
     }
 
-    pub fn binds(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+    pub(super) fn binds(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.ports.keys().flat_map(|port| {
             self.addresses
                 .iter()
@@ -51,7 +51,7 @@ impl Site {
 
     /// What clients are told. A header in front of what they say makes a short cut past HAProxy
     /// impossible.
-    pub fn balancer(&self, settings: &Settings) -> Balancer {
+    pub(super) fn balancer(&self, settings: &Settings) -> Balancer {
         let mode = if self.options.proxy.is_some() {
             IpMode::Proxy
         } else {
@@ -80,17 +80,21 @@ impl Site {
 }
 
 /// All sections of Portico begin with it.
-pub const SECTION: &str = "portico_";
+pub(super) const SECTION: &str = "portico_";
 
 /// Services by uid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Table {
+pub(super) struct Table {
     pub sites: BTreeMap<String, Site>,
 }
 
 impl Table {
     /// The Service is there as it desires to be.
-    pub fn ensure(&mut self, desired: Desired, settings: &Settings) -> Result<(), ProviderError> {
+    pub(super) fn ensure(
+        &mut self,
+        desired: Desired,
+        settings: &Settings,
+    ) -> Result<(), ProviderError> {
         let addresses = self.choose(&desired, settings)?;
         let Desired {
             namespace,
@@ -114,7 +118,7 @@ impl Table {
         Ok(())
     }
 
-    pub fn binds(&self) -> BTreeSet<SocketAddr> {
+    pub(super) fn binds(&self) -> BTreeSet<SocketAddr> {
         self.sites.values().flat_map(|site| site.binds()).collect()
     }
 

@@ -5,12 +5,12 @@ use super::settings::Settings;
 use super::table::Table;
 use crate::{Endpoint, Family, HealthCheck, Node, Port, Protocol, Request, ServiceRef};
 
-pub fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings::parse("addresses: [192.0.2.10, '2001:db8::10']").unwrap()
 }
 
 /// `shop/NAME` at port 80, on two nodes.
-pub fn request(name: &str) -> Request {
+pub(super) fn request(name: &str) -> Request {
     let node = |name: &str, address: &str| Node {
         name: name.to_owned(),
         addresses: vec![address.parse().unwrap(), "fd00::7".parse().unwrap()],
@@ -34,7 +34,7 @@ pub fn request(name: &str) -> Request {
     }
 }
 
-pub fn port(port: u16, node_port: u16) -> Port {
+pub(super) fn port(port: u16, node_port: u16) -> Port {
     Port {
         name: format!("p{port}"),
         protocol: Protocol::Tcp,
@@ -44,7 +44,7 @@ pub fn port(port: u16, node_port: u16) -> Port {
     }
 }
 
-pub fn endpoint(address: &str, node: &str) -> Endpoint {
+pub(super) fn endpoint(address: &str, node: &str) -> Endpoint {
     Endpoint {
         address: address.parse().unwrap(),
         port_name: "p80".to_owned(),
@@ -54,7 +54,7 @@ pub fn endpoint(address: &str, node: &str) -> Endpoint {
     }
 }
 
-pub fn table(requests: &[Request]) -> Table {
+pub(super) fn table(requests: &[Request]) -> Table {
     let (settings, mut table) = (settings(), Table::default());
     for request in requests {
         table

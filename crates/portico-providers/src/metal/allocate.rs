@@ -1,6 +1,6 @@
-//! Carries out what the allocations decide: claims are written before anybody hears of them, all that
-//! wait together. When somebody else was faster, the block is read again and everything is decided
-//! again, which gives the same where nothing changed.
+//! Carries out what the allocations decide: claims are written before they appear anywhere, all
+//! that wait together. After a conflict the block is read again and everything is decided again,
+//! which gives the same where nothing changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,14 +17,14 @@ use super::desired::Desired;
 use super::store::{Store, StoreError};
 use crate::{Family, ProviderError, ServiceRef};
 
-/// So often a batch is decided again because somebody else was faster.
+/// How often a batch is decided again after a conflict.
 const ROUNDS: usize = 16;
 /// Requests under way at a time.
 const AT_ONCE: usize = 16;
 
 /// What the provider is asked.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub(super) enum Ask {
     Ensure(Box<Desired>),
     Delete {
         uid: String,
@@ -38,14 +38,14 @@ pub enum Ask {
 
 /// What it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Addresses {
+pub(super) struct Addresses {
     pub addresses: Vec<IpAddr>,
     /// What the Service had and has to give up, and why.
     pub given_up: Vec<(IpAddr, String)>,
 }
 
 #[derive(Debug)]
-pub struct Allocator<S> {
+pub(super) struct Allocator<S> {
     pub allocations: Allocations,
     pub(super) store: S,
     /// Blocks of which it is not known what the API has.
@@ -53,7 +53,7 @@ pub struct Allocator<S> {
 }
 
 impl<S: Store> Allocator<S> {
-    pub fn new(store: S) -> Self {
+    pub(super) fn new(store: S) -> Self {
         Self {
             allocations: Allocations::default(),
             store,
@@ -61,9 +61,9 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// One answer for each; without any, what is due otherwise. Nothing is left unwritten, but for
-    /// what failed.
-    pub async fn work(&mut self, asks: &[Ask]) -> Vec<Result<Addresses, ProviderError>> {
+    /// Answers each of the calls; without calls, does what is due otherwise. Everything is written
+    /// when this returns, except what failed.
+    pub(super) async fn work(&mut self, asks: &[Ask]) -> Vec<Result<Addresses, ProviderError>> {
         let mut trouble = String::new();
         let mut outcomes = Vec::new();
         for _ in 0..ROUNDS {
@@ -145,8 +145,8 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Is there something to do that nobody asks for?
-    pub fn is_idle(&mut self) -> bool {
+    /// Whether no work is left beside the calls.
+    pub(super) fn is_idle(&mut self) -> bool {
         let suspects = self.allocations.take_suspects();
         let idle = suspects.is_empty() && self.unknown.is_empty() && !self.allocations.is_dirty();
         self.allocations.still_suspect(suspects);
@@ -166,9 +166,9 @@ impl<S: Store> Allocator<S> {
         Ok(())
     }
 
-    /// What the API has of a block that was to be written. One that is gone was deleted by
-    /// somebody, with or without the claims that are known here: they are written again, since
-    /// nobody else can have claimed the addresses meanwhile.
+    /// What the API has of a block that was to be written. One that is gone was deleted by another
+    /// program, with or without the claims that are known here: they are written again, since no
+    /// other Service can have claimed the addresses meanwhile.
     fn take_in(&mut self, network: IpNet, block: Option<Block>) {
         match block {
             Some(block) => self.allocations.replace_block(network, block),

@@ -13,20 +13,20 @@ use super::blocks::{Block, Claim};
 use super::pools::{PoolObject, Pools};
 use crate::ServiceRef;
 
-pub type Labels = BTreeMap<String, String>;
+pub(super) type Labels = BTreeMap<String, String>;
 
 /// What the API says of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub(super) struct Known {
     pub service: ServiceRef,
-    /// Of type LoadBalancer, or not cleaned up after since.
+    /// Whether its type is LoadBalancer, or was and it is not cleaned up yet.
     pub balanced: bool,
-    /// Of its status.
+    /// The addresses in its status.
     pub addresses: BTreeSet<IpAddr>,
 }
 
 #[derive(Debug, Default)]
-pub struct Allocations {
+pub(super) struct Allocations {
     objects: BTreeMap<String, PoolObject>,
     pub(super) pools: Pools,
     pub(super) namespaces: BTreeMap<String, Labels>,
@@ -40,11 +40,12 @@ pub struct Allocations {
     held: HashMap<String, BTreeSet<IpAddr>>,
     shared: BTreeMap<String, BTreeSet<IpAddr>>,
     known: HashMap<String, Known>,
-    /// Addresses in statuses, and the uids of those that have them there: nobody else gets them.
+    /// Addresses in statuses, and the uids of the Services that have them there: no other gets
+    /// them.
     statuses: BTreeMap<IpAddr, BTreeSet<String>>,
     /// Claims that end as soon as the status does not have the address any more.
     leaving: BTreeMap<String, BTreeSet<IpAddr>>,
-    /// Uids with claims that may be nobody's.
+    /// Uids with claims whose Service may be gone.
     suspects: BTreeMap<String, ServiceRef>,
     /// Services that have fewer families than they would like.
     pub(super) partial: BTreeSet<String>,
@@ -53,24 +54,24 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    pub fn apply_pool(&mut self, pool: PoolObject) {
+    pub(super) fn apply_pool(&mut self, pool: PoolObject) {
         let old = self.objects.insert(pool.name.clone(), pool.clone());
         if old.as_ref() != Some(&pool) {
             self.pools_changed();
         }
     }
 
-    pub fn remove_pool(&mut self, name: &str) {
+    pub(super) fn remove_pool(&mut self, name: &str) {
         if self.objects.remove(name).is_some() {
             self.pools_changed();
         }
     }
 
-    pub fn pool_names(&self) -> Vec<String> {
+    pub(super) fn pool_names(&self) -> Vec<String> {
         self.objects.keys().cloned().collect()
     }
 
-    pub fn pools(&self) -> &Pools {
+    pub(super) fn pools(&self) -> &Pools {
         &self.pools
     }
 
@@ -81,7 +82,7 @@ impl Allocations {
         self.changed = true;
     }
 
-    pub fn apply_namespace(&mut self, name: &str, labels: Labels) {
+    pub(super) fn apply_namespace(&mut self, name: &str, labels: Labels) {
         if self
             .namespaces
             .insert(name.to_owned(), labels.clone())
@@ -94,15 +95,15 @@ impl Allocations {
         }
     }
 
-    pub fn remove_namespace(&mut self, name: &str) {
+    pub(super) fn remove_namespace(&mut self, name: &str) {
         self.namespaces.remove(name);
     }
 
-    pub fn namespace_names(&self) -> Vec<String> {
+    pub(super) fn namespace_names(&self) -> Vec<String> {
         self.namespaces.keys().cloned().collect()
     }
 
-    pub fn service_seen(&mut self, known: Known) {
+    pub(super) fn service_seen(&mut self, known: Known) {
         let uid = known.service.uid.clone();
         if !known.balanced && !self.held.contains_key(&uid) {
             self.set_status(&uid, BTreeSet::new());
@@ -117,14 +118,14 @@ impl Allocations {
         }
     }
 
-    pub fn service_gone(&mut self, uid: &str) {
+    pub(super) fn service_gone(&mut self, uid: &str) {
         self.set_status(uid, BTreeSet::new());
         self.known.remove(uid);
         self.partial.remove(uid);
         self.release_all(uid);
     }
 
-    pub fn known_services(&self) -> Vec<String> {
+    pub(super) fn known_services(&self) -> Vec<String> {
         self.known.keys().cloned().collect()
     }
 
@@ -155,9 +156,9 @@ impl Allocations {
         }
     }
 
-    /// Those whose claims may be nobody's: to be asked for at the API, whose answer goes to
+    /// Services with claims that may be gone: to be looked up in the API, whose answer goes to
     /// [`Allocations::settle`].
-    pub fn take_suspects(&mut self) -> Vec<ServiceRef> {
+    pub(super) fn take_suspects(&mut self) -> Vec<ServiceRef> {
         let suspects = mem::take(&mut self.suspects);
         suspects
             .into_iter()
@@ -182,7 +183,7 @@ impl Allocations {
     }
 
     /// The API could not be asked about them.
-    pub fn still_suspect(&mut self, services: impl IntoIterator<Item = ServiceRef>) {
+    pub(super) fn still_suspect(&mut self, services: impl IntoIterator<Item = ServiceRef>) {
         self.suspects.extend(
             services
                 .into_iter()
@@ -192,7 +193,7 @@ impl Allocations {
 
     /// What the API says at this moment of a Service that was suspected; another uid is another
     /// Service.
-    pub fn settle(&mut self, uid: &str, truth: Option<Known>) {
+    pub(super) fn settle(&mut self, uid: &str, truth: Option<Known>) {
         let Some(truth) = truth.filter(|truth| truth.service.uid == uid) else {
             return self.service_gone(uid);
         };
@@ -208,7 +209,7 @@ impl Allocations {
     }
 
     /// A block as the API has it.
-    pub fn replace_block(&mut self, network: IpNet, block: Block) {
+    pub(super) fn replace_block(&mut self, network: IpNet, block: Block) {
         self.undo.remove(&network);
         let before = self
             .blocks
@@ -237,14 +238,14 @@ impl Allocations {
         if block == Block::default() {
             self.blocks.remove(&network);
         } else if block.claims.is_empty() {
-            // Somebody emptied it and ended before it was deleted.
+            // A process emptied it and ended before it deleted it.
             self.undo.insert(network, block);
             self.unsure.insert(network);
         }
     }
 
     /// A block is not there any more. What was claimed stays so, and is written again.
-    pub fn lose_block(&mut self, network: IpNet) {
+    pub(super) fn lose_block(&mut self, network: IpNet) {
         let Some(block) = self.blocks.get_mut(&network) else {
             return;
         };
@@ -264,25 +265,25 @@ impl Allocations {
         }
     }
 
-    pub fn block(&self, network: IpNet) -> Option<&Block> {
+    pub(super) fn block(&self, network: IpNet) -> Option<&Block> {
         self.blocks.get(&network)
     }
 
-    pub fn networks(&self) -> Vec<IpNet> {
+    pub(super) fn networks(&self) -> Vec<IpNet> {
         self.blocks.keys().copied().collect()
     }
 
     /// Whether an address waits for its last status to stop showing it.
-    pub fn some_leave(&self) -> bool {
+    pub(super) fn some_leave(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    pub fn is_dirty(&self) -> bool {
+    pub(super) fn is_dirty(&self) -> bool {
         !self.undo.is_empty()
     }
 
     /// Blocks that have to be written, each with what it was.
-    pub fn take_dirty(&mut self) -> BTreeMap<IpNet, Block> {
+    pub(super) fn take_dirty(&mut self) -> BTreeMap<IpNet, Block> {
         let mut dirty = mem::take(&mut self.undo);
         let unsure = mem::take(&mut self.unsure);
         dirty.retain(|network, before| {
@@ -294,7 +295,7 @@ impl Allocations {
         dirty
     }
 
-    pub fn written(&mut self, network: IpNet, version: Option<String>) {
+    pub(super) fn written(&mut self, network: IpNet, version: Option<String>) {
         match (version, self.blocks.get_mut(&network)) {
             (Some(version), Some(block)) => block.version = Some(version),
             (None, _) => drop(self.blocks.remove(&network)),
@@ -302,24 +303,25 @@ impl Allocations {
         }
     }
 
-    /// Something became free, or there is something else to give, since the last call.
-    pub fn take_news(&mut self) -> (bool, bool) {
+    /// Whether something became free, and whether there is something else to give, since the last
+    /// call.
+    pub(super) fn take_news(&mut self) -> (bool, bool) {
         let freed = mem::take(&mut self.freed);
-        // Whoever would like one more family is not known as refused.
+        // A Service that would like one more family is not known as refused.
         let changed = mem::take(&mut self.changed) || (freed && !self.partial.is_empty());
         (freed, changed)
     }
 
-    pub fn claim(&self, address: IpAddr) -> Option<&Claim> {
+    pub(super) fn claim(&self, address: IpAddr) -> Option<&Claim> {
         self.blocks.get(&block_of(address))?.claims.get(&address)
     }
 
-    pub fn held(&self, uid: &str) -> BTreeSet<IpAddr> {
+    pub(super) fn held(&self, uid: &str) -> BTreeSet<IpAddr> {
         self.held.get(uid).cloned().unwrap_or_default()
     }
 
     /// Claims that are not about to end.
-    pub fn staying(&self, uid: &str) -> BTreeSet<IpAddr> {
+    pub(super) fn staying(&self, uid: &str) -> BTreeSet<IpAddr> {
         let leaving = self.leaving.get(uid).cloned().unwrap_or_default();
         self.held(uid).difference(&leaving).copied().collect()
     }
@@ -397,8 +399,8 @@ impl Allocations {
         }
     }
 
-    /// Nothing may be concluded from a claim before its block was written once more: another
-    /// controller may have ended it.
+    /// Marks the block of an address as unsure: nothing may be concluded from its claims before it
+    /// was written once more, since another controller may have ended them.
     pub(super) fn make_sure(&mut self, address: IpAddr) {
         let network = block_of(address);
         if let Some(block) = self.blocks.get(&network) {

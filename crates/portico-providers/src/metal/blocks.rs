@@ -1,5 +1,6 @@
-//! One block of addresses and its claims: what the API has, and what is decided on. What is claimed
-//! in a stored block is somebody's; everything else (a status, an announcement) follows from it.
+//! One block of addresses and its claims: what the API has, and what is decided on. An address
+//! belongs to the Service that claims it in a stored block; everything else (a status, an
+//! announcement) follows from that.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,23 +10,22 @@ use portico_model::pools::{AddressBlockSpec, AddressClaim, ClaimService};
 
 /// Claims of a block, as of a version of it; without a version there is no such object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Block {
+pub(super) struct Block {
     pub version: Option<String>,
     pub claims: BTreeMap<IpAddr, Claim>,
 }
 
-/// Who has an address. Nobody has one that is not there.
+/// The Service that has an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
+pub(super) struct Claim {
     pub key: String,
     /// By uid.
     pub services: BTreeMap<String, ClaimService>,
 }
 
 impl Block {
-    /// Claims that are none (no address of the block, nobody's) are left out, and gone with the
-    /// next write.
-    pub fn new(network: IpNet, version: Option<String>, spec: &AddressBlockSpec) -> Self {
+    /// Invalid claims (no address of the block, no uid) are left out, and gone with the next write.
+    pub(super) fn new(network: IpNet, version: Option<String>, spec: &AddressBlockSpec) -> Self {
         let claims = spec.claims.iter().filter_map(|claim| {
             let address: IpAddr = claim
                 .address
@@ -52,7 +52,7 @@ impl Block {
         }
     }
 
-    pub fn spec(&self, network: IpNet) -> AddressBlockSpec {
+    pub(super) fn spec(&self, network: IpNet) -> AddressBlockSpec {
         let claims = self.claims.iter().map(|(address, claim)| AddressClaim {
             address: address.to_string(),
             sharing_key: claim.key.clone(),
@@ -64,8 +64,8 @@ impl Block {
         }
     }
 
-    /// Of two versions of one object, is `version` the later one? Versions are numbers that grow.
-    pub fn is_older_than(&self, version: &str) -> bool {
+    /// Whether `version` is a later version of the object. Versions are numbers that grow.
+    pub(super) fn is_older_than(&self, version: &str) -> bool {
         match (&self.version, version.parse::<u64>()) {
             (Some(own), Ok(version)) => own.parse::<u64>().is_ok_and(|own| own < version),
             (own, _) => own.as_deref() != Some(version),
@@ -74,8 +74,8 @@ impl Block {
 }
 
 impl Claim {
-    /// Those that have the address besides a Service.
-    pub fn others<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a ClaimService> {
+    /// The other Services that have the address.
+    pub(super) fn others<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a ClaimService> {
         self.services
             .values()
             .filter(move |service| service.uid != uid)

@@ -13,7 +13,7 @@ use crate::{Family, ProviderError};
 
 /// What became of a request for addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// One of each family, in the order of the families; and addresses that it had and has to give
     /// up.
     Given {
@@ -48,7 +48,7 @@ fn refuse<T>(reason: &'static str, message: impl Into<String>) -> Result<T, Refu
 impl Allocations {
     /// Choose, and claim what was chosen. What the Service has besides ends: now, or when its
     /// status does not show it any more. A Service that is refused keeps what its status shows.
-    pub fn ensure(&mut self, desired: &Desired) -> Outcome {
+    pub(super) fn ensure(&mut self, desired: &Desired) -> Outcome {
         let uid = &desired.service.uid;
         let chosen = self.choose(desired);
         let keep: BTreeSet<IpAddr> = match &chosen {
@@ -84,7 +84,7 @@ impl Allocations {
     }
 
     /// The Service is not to have an address any more.
-    pub fn delete(&mut self, uid: &str, current: &BTreeSet<IpAddr>) {
+    pub(super) fn delete(&mut self, uid: &str, current: &BTreeSet<IpAddr>) {
         self.partial.remove(uid);
         for address in self.held(uid) {
             match current.contains(&address) || self.shown_by(address).any(|shown| shown == uid) {
@@ -246,7 +246,7 @@ impl Allocations {
         pool.permits(namespace, self.namespaces.get(namespace), &desired.labels)
     }
 
-    /// May the Service have an address, as far as others who have it go?
+    /// Whether the Service may have an address, by the other Services that have it.
     fn joinable(&self, address: IpAddr, desired: &Desired) -> Result<(), String> {
         let uid = &desired.service.uid;
         let Some(claim) = self.claim(address) else {

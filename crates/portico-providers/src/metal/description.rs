@@ -2,7 +2,7 @@
 
 use crate::description::Description;
 
-pub const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: Description = Description {
     name: "metal",
     summary: "Addresses out of AddressPools, which Portico's own nodes announce at layer 2 or by \
               BGP: no cloud and no other program is needed.",

@@ -24,7 +24,7 @@ const SHARING: &[&str] = &[
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desired {
+pub(super) struct Desired {
     pub service: ServiceRef,
     pub labels: BTreeMap<String, String>,
     /// In the order in which they stand in the status.
@@ -37,14 +37,14 @@ pub struct Desired {
     pub key: String,
     /// `TCP/80`, sorted.
     pub ports: Vec<String>,
-    /// Under `externalTrafficPolicy: Local`, whom traffic is for.
+    /// Under `externalTrafficPolicy: Local`, the selector of the endpoints.
     pub endpoints: String,
     /// What the status says.
     pub current: BTreeSet<IpAddr>,
 }
 
 impl Desired {
-    pub fn new(request: &Request) -> Self {
+    pub(super) fn new(request: &Request) -> Self {
         let annotation = |names: &[&str]| {
             let values = names
                 .iter()
@@ -92,8 +92,8 @@ impl Desired {
         }
     }
 
-    /// One of the addresses asked for.
-    pub fn explicit_of(&self, family: Family) -> Option<IpAddr> {
+    /// The address that was asked for in this family.
+    pub(super) fn explicit_of(&self, family: Family) -> Option<IpAddr> {
         self.explicit
             .as_ref()
             .ok()?
@@ -103,7 +103,7 @@ impl Desired {
     }
 }
 
-pub fn current(request: &Request) -> BTreeSet<IpAddr> {
+pub(super) fn current(request: &Request) -> BTreeSet<IpAddr> {
     let ips = request
         .ingress
         .iter()
@@ -172,7 +172,7 @@ fn parse(text: &str) -> Result<Vec<IpAddr>, String> {
         .collect()
 }
 
-pub fn name(family: Family) -> &'static str {
+pub(super) fn name(family: Family) -> &'static str {
     match family {
         Family::V4 => "IPv4",
         Family::V6 => "IPv6",

@@ -34,12 +34,13 @@ use portico_controller::light::LightService;
 
 /// Requests that wait, and changes taken in, before the next step.
 const BATCH: usize = 1024;
-/// For how long a request waits for the first lists.
+/// How long a request waits for the first lists.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two writes of the status of pools, and before something that failed is tried again.
+/// The time between two writes of the status of pools, and before something that failed is tried
+/// again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// When a whole pool moves, not everybody gets an Event: addresses come first.
+/// When a whole pool moves, not every Service gets an Event: addresses come first.
 const MOST_EVENTS: usize = 20;
 
 pub(super) struct Command {
@@ -397,7 +398,7 @@ impl Driver {
                 self.forget_all_but(kind, &listed);
                 if self.unlisted.remove(&kind).is_some() && self.unlisted.is_empty() {
                     info!("address pools are known");
-                    // Nobody has had an answer that the lists could change.
+                    // No call has had an answer yet that the lists could change.
                     self.allocator.allocations.take_news();
                 }
             }
@@ -488,7 +489,7 @@ impl Driver {
     }
 }
 
-/// The network of a block, and its version. One that has no such network is nobody's.
+/// The network of a block, and its version. `None` for one without a valid network.
 fn identify(block: &BlockObject) -> Option<(IpNet, String)> {
     let network: IpNet = block.spec.cidr.parse().ok()?;
     if portico_model::pools::block_name(network) != block.name_any() {

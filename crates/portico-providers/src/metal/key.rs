@@ -1,5 +1,5 @@
-//! The key by which nodes that share out addresses know each other: a Secret that is made once and
-//! never changed. Whoever wants another key deletes it and starts the controller again.
+//! The key by which nodes that share out addresses authenticate each other: a Secret that is made
+//! once and never changed. To change the key, delete the Secret and start the controller again.
 
 use std::io::Read;
 use std::time::Duration;
@@ -16,11 +16,11 @@ const ENTRY: &str = "key";
 const MANAGER: &str = "portico-controller";
 /// A version that no Secret has: the first object of a store is older.
 const NEVER: &str = "1";
-/// Between tries that fail.
+/// The time between tries that fail.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// See to it that there is one. Nothing here waits for it: addresses are given without.
-pub async fn provide(client: Client) {
+pub(super) async fn provide(client: Client) {
     let api: Api<Secret> = Api::namespaced(client, NAMESPACE);
     let mut told = false;
     while let Err(error) = create(&api).await {
@@ -34,9 +34,9 @@ pub async fn provide(client: Client) {
 
 async fn create(api: &Api<Secret>) -> Result<(), String> {
     let key = random().map_err(|error| format!("no random numbers: {error}"))?;
-    // Applied by its name, so that a rule can allow this Secret alone: who may create Secrets in
-    // kube-system at will makes join tokens. One that is there has another version than this, which
-    // makes the apply a conflict; and none changes the key of one that was made so.
+    // Applied by its name, so that a rule can allow this Secret alone: a user who may create any
+    // Secret in kube-system can make join tokens. One that is there has another version than this,
+    // which makes the apply a conflict; and none changes the key of one that was made so.
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(NAME.to_owned()),

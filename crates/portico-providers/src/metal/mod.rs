@@ -1,15 +1,15 @@
 //! Load balancers without a cloud: addresses out of AddressPools, which Portico's nodes announce.
 //!
-//! Owns who has which address. What makes an address somebody's is a claim in an AddressBlock,
+//! Owns the allocation of addresses. An address belongs to a Service by a claim in an AddressBlock,
 //! written with optimistic locking before the address appears anywhere, and removed after it is
 //! gone everywhere (design/0013). Announcing is the nodes'.
 //!
 //! - `pools`, `runs`: the addresses there are, and which are free.
 //! - `desired`: what a Service asks for.
-//! - `blocks`, `allocations`, `choose`: who has what, and who gets what. Pure.
+//! - `blocks`, `allocations`, `choose`: which Service has what, and which gets what. Pure.
 //! - `allocate`, `store`: deciding and writing, until both agree.
 //! - `driver`: the task that does it; `status`: what a pool shows.
-//! - `key`: what nodes that announce need to know each other.
+//! - `key`: by which nodes that announce authenticate each other.
 
 mod allocate;
 mod allocations;
@@ -35,7 +35,7 @@ use super::{
     Abilities, Answer, Balancer, Host, Ingress, IpMode, News, Provider, ProviderError, Request,
 };
 use allocate::{Addresses, Ask};
-pub use description::DESCRIPTION;
+pub(crate) use description::DESCRIPTION;
 use desired::Desired;
 use driver::{Command, Driver};
 use portico_controller::Shutdown;
@@ -48,7 +48,7 @@ const WAITING: usize = 1024;
 
 /// The provider `metal`.
 #[derive(Debug)]
-pub struct Metal {
+pub(crate) struct Metal {
     commands: mpsc::Sender<Command>,
     news: watch::Receiver<News>,
     settled: watch::Receiver<bool>,
@@ -58,7 +58,7 @@ pub struct Metal {
 impl Metal {
     /// Starts the tasks that allocate and provide the key; they end with `shutdown`, and where they
     /// stand when the provider is dropped.
-    pub fn start(
+    pub(crate) fn start(
         WatchedCluster {
             client, services, ..
         }: WatchedCluster,

@@ -1,5 +1,5 @@
-//! Pools as the provider uses them: which addresses are whose, who may have them, how many are
-//! left.
+//! Pools as the provider uses them: which addresses belong to which pool, which Services may have
+//! them, and how many are left.
 //!
 //! An address is in one pool only. Where two pools name the same addresses, the older one has them,
 //! and the younger one says so.
@@ -16,7 +16,7 @@ type Labels = BTreeMap<String, String>;
 
 /// A pool as the API has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolObject {
+pub(super) struct PoolObject {
     pub name: String,
     pub generation: i64,
     /// Seconds since 1970.
@@ -25,7 +25,7 @@ pub struct PoolObject {
 }
 
 #[derive(Clone, Debug)]
-pub struct Pool {
+pub(super) struct Pool {
     pub name: String,
     pub generation: i64,
     pub spec: AddressPoolSpec,
@@ -38,7 +38,7 @@ pub struct Pool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub(super) enum Problem {
     Unreadable(String),
     Overlap(String),
 }
@@ -51,7 +51,7 @@ struct Space {
 
 /// How many addresses of a family there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub(super) struct Count {
     pub capacity: u128,
     pub assigned: u128,
 }
@@ -74,8 +74,9 @@ impl Pool {
         }
     }
 
-    /// Kept for some: they get their addresses here before they get them where everybody does.
-    pub fn is_pinned(&self) -> bool {
+    /// Whether the pool is for some Services only: they get addresses of it before those of pools
+    /// for all.
+    pub(super) fn is_pinned(&self) -> bool {
         self.is_for_namespaces() || self.spec.service_selector.is_some()
     }
 
@@ -83,7 +84,7 @@ impl Pool {
         !self.spec.namespaces.is_empty() || self.spec.namespace_selector.is_some()
     }
 
-    pub fn permits(
+    pub(super) fn permits(
         &self,
         namespace: &str,
         namespace_labels: Option<&Labels>,
@@ -104,16 +105,16 @@ impl Pool {
                 .is_none_or(|selector| selector.matches(labels))
     }
 
-    pub fn avoids(&self, address: IpAddr) -> bool {
+    pub(super) fn avoids(&self, address: IpAddr) -> bool {
         self.spec.avoid_buggy_ips && address.is_ipv4() && is_buggy(number(address))
     }
 
-    pub fn has_family(&self, family: Family) -> bool {
+    pub(super) fn has_family(&self, family: Family) -> bool {
         self.count(family).capacity > 0
     }
 
     /// The first free address.
-    pub fn free(&self, family: Family) -> Option<IpAddr> {
+    pub(super) fn free(&self, family: Family) -> Option<IpAddr> {
         let taken = &self.space(family).taken;
         self.of_family(family).find_map(|range| {
             let found = taken
@@ -123,7 +124,7 @@ impl Pool {
         })
     }
 
-    pub fn count(&self, family: Family) -> Count {
+    pub(super) fn count(&self, family: Family) -> Count {
         let capacity = self.of_family(family).map(|range| {
             let (first, last) = (number(range.first()), number(range.last()));
             let buggy = if self.spec.avoid_buggy_ips && family == Family::V4 {
@@ -181,7 +182,7 @@ fn buggy_between(first: u128, last: u128) -> u128 {
 
 /// All pools, in the order in which a Service is offered their addresses.
 #[derive(Clone, Debug, Default)]
-pub struct Pools {
+pub(super) struct Pools {
     pools: Vec<Pool>,
     /// First number of each range, by family: its last, and the pool.
     ranges: BTreeMap<(Family, u128), (u128, usize)>,
@@ -189,7 +190,7 @@ pub struct Pools {
 
 impl Pools {
     /// `taken`: every address that is not free.
-    pub fn new(
+    pub(super) fn new(
         objects: &BTreeMap<String, PoolObject>,
         taken: impl Iterator<Item = IpAddr>,
     ) -> Self {
@@ -219,20 +220,20 @@ impl Pools {
         all
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Pool> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pool> {
         self.pools.iter()
     }
 
-    pub fn get(&self, name: &str) -> Option<&Pool> {
+    pub(super) fn get(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.name == name)
     }
 
     /// The pool that an address is in.
-    pub fn of(&self, address: IpAddr) -> Option<&Pool> {
+    pub(super) fn of(&self, address: IpAddr) -> Option<&Pool> {
         self.pools.get(self.index_of(address)?)
     }
 
-    pub fn take(&mut self, address: IpAddr) {
+    pub(super) fn take(&mut self, address: IpAddr) {
         if let Some(pool) = self
             .index_of(address)
             .and_then(|index| self.pools.get_mut(index))
@@ -241,7 +242,7 @@ impl Pools {
         }
     }
 
-    pub fn give_back(&mut self, address: IpAddr) {
+    pub(super) fn give_back(&mut self, address: IpAddr) {
         if let Some(pool) = self
             .index_of(address)
             .and_then(|index| self.pools.get_mut(index))

@@ -10,7 +10,7 @@ const MOST: u128 = (1 << 53) - 1;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PoolStatus {
+pub(super) struct PoolStatus {
     pub observed_generation: i64,
     pub assigned: i64,
     pub ipv4: Option<AddressCount>,
@@ -20,7 +20,7 @@ pub struct PoolStatus {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct AddressCount {
+pub(super) struct AddressCount {
     pub capacity: i64,
     pub assigned: i64,
     pub available: i64,
@@ -28,7 +28,7 @@ pub struct AddressCount {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Condition {
+pub(super) struct Condition {
     #[serde(rename = "type")]
     pub type_: String,
     pub status: String,
@@ -40,7 +40,7 @@ pub struct Condition {
 
 impl PoolStatus {
     /// What the status of a pool should be; `now` is for what changes against `old`.
-    pub fn new(pool: &Pool, old: &Self, now: &str) -> Self {
+    pub(super) fn new(pool: &Pool, old: &Self, now: &str) -> Self {
         let (ipv4, ipv6) = (count(pool, Family::V4), count(pool, Family::V6));
         let assigned = [&ipv4, &ipv6]
             .into_iter()

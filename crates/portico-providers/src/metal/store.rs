@@ -17,19 +17,19 @@ use super::status::PoolStatus;
 use crate::ServiceRef;
 use portico_controller::light::LightService;
 
-pub type BlockObject = Object<AddressBlockSpec, Nothing>;
-pub type PoolApiObject = Object<AddressPoolSpec, PoolStatus>;
+pub(super) type BlockObject = Object<AddressBlockSpec, Nothing>;
+pub(super) type PoolApiObject = Object<AddressPoolSpec, PoolStatus>;
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Nothing {}
+pub(super) struct Nothing {}
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// Somebody else was faster.
+pub(super) enum StoreError {
+    /// The object changed since it was read.
     #[error("changed by somebody else")]
     Conflict,
     /// Whether it was done is not known.
@@ -38,7 +38,7 @@ pub enum StoreError {
 }
 
 /// What the allocator needs of the world.
-pub trait Store: Send + Sync {
+pub(super) trait Store: Send + Sync {
     fn read(
         &self,
         network: IpNet,
@@ -62,31 +62,31 @@ pub trait Store: Send + Sync {
 
 /// The API server.
 #[derive(Clone)]
-pub struct Cluster {
+pub(super) struct Cluster {
     client: Client,
     blocks: Api<BlockObject>,
 }
 
 impl Cluster {
-    pub fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self {
             blocks: Api::all_with(client.clone(), &resource("AddressBlock", "addressblocks")),
             client,
         }
     }
 
-    pub fn blocks(&self) -> Api<BlockObject> {
+    pub(super) fn blocks(&self) -> Api<BlockObject> {
         self.blocks.clone()
     }
 
-    pub fn pools(&self) -> Api<PoolApiObject> {
+    pub(super) fn pools(&self) -> Api<PoolApiObject> {
         Api::all_with(
             self.client.clone(),
             &resource("AddressPool", "addresspools"),
         )
     }
 
-    pub fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &Client {
         &self.client
     }
 }
@@ -164,7 +164,7 @@ async fn in_time<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Resul
     }
 }
 
-pub fn known(LightService(service): &LightService) -> Known {
+pub(super) fn known(LightService(service): &LightService) -> Known {
     let metadata = &service.metadata;
     let finalized = metadata
         .finalizers

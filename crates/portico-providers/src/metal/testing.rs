@@ -89,7 +89,7 @@ pub(super) struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
-    /// Somebody else writes the block first.
+    /// Another writer changes the block first.
     Conflict,
     /// Fails before it is done.
     Before,

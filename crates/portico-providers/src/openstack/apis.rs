@@ -16,21 +16,21 @@ use crate::{ProviderError, Request};
 
 /// What is known of the floating IPs of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Floating {
+pub(super) enum Floating {
     /// It was made just now, and nothing of the Service was there before.
     New,
     Attached(Vec<FloatingIp>),
     Unknown,
 }
 
-pub struct Apis {
+pub(super) struct Apis {
     pub octavia: Octavia,
     pub neutron: Option<Neutron>,
 }
 
 impl Apis {
     /// The floating IP of a load balancer that should have one.
-    pub async fn attached(
+    pub(super) async fn attached(
         &self,
         balancer: &LoadBalancer,
         options: &Options,
@@ -46,7 +46,7 @@ impl Apis {
     }
 
     /// Give it the floating IP that it should have, or none. What is attached to it afterwards.
-    pub async fn float(
+    pub(super) async fn float(
         &self,
         balancer: &LoadBalancer,
         known: Floating,
@@ -108,8 +108,8 @@ impl Apis {
     }
 
     /// Take away floating IPs of what is deleted. What an earlier load balancer left is looked for
-    /// in any case: nobody will later.
-    pub async fn sink(
+    /// in any case: no later call will.
+    pub(super) async fn sink(
         &self,
         balancers: &[LoadBalancer],
         known: Floating,

@@ -1,6 +1,6 @@
-//! `cloud.conf`, as the cloud controller of OpenStack reads it: who asks (`[Global]`), what load
-//! balancers are like (`[LoadBalancer]`), and named choices of networks
-//! (`[LoadBalancerClass "name"]`). Sections of other controllers are left alone.
+//! `cloud.conf`, as the cloud controller of OpenStack reads it: credentials (`[Global]`), what load
+//! balancers are like (`[LoadBalancer]`), and named choices of networks (`[LoadBalancerClass
+//! "name"]`). Sections of other controllers are left alone.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,9 +10,12 @@ use tracing::warn;
 
 use crate::cloud::{Ini, IniError, Section};
 
+/// What the file says.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Where the cloud is, and the credentials.
     pub global: Global,
+    /// What load balancers are like.
     pub balancers: Balancers,
     /// By name, in lower case.
     pub classes: BTreeMap<String, Networks>,
@@ -124,7 +127,8 @@ const WITHOUT_EFFECT: [&str; 7] = [
 ];
 
 impl Config {
-    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+    /// Reads the text of the file; a key that is not known is an error.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let ini = Ini::parse(text)?;
         let mut classes = BTreeMap::new();
         for name in ini.section_names() {
@@ -138,7 +142,7 @@ impl Config {
             section.only(&NETWORK_KEYS)?;
             classes.insert(class.to_lowercase(), networks(&section));
         }
-        Ok(Config {
+        Ok(Self {
             global: global(&ini.section("global"))?,
             balancers: balancers(&ini.section("loadbalancer"))?,
             classes,

@@ -2,7 +2,7 @@
 
 use crate::description::Description;
 
-pub const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: Description = Description {
     name: "openstack",
     summary: "Load balancers of Octavia with floating IPs of Neutron.",
     balancers: "Octavia (amphora, ovn and others)",

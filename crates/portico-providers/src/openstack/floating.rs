@@ -10,7 +10,7 @@ use super::options::refused;
 use crate::{ProviderError, Request};
 
 /// The description of one that was made for a Service. The uid is in it.
-pub fn marker(request: &Request) -> String {
+pub(super) fn marker(request: &Request) -> String {
     format!(
         "Floating IP of Kubernetes service {} in cluster {} ({})",
         request.service, request.cluster, request.balancer_name
@@ -18,9 +18,9 @@ pub fn marker(request: &Request) -> String {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desired {
+pub(super) struct Desired {
     pub marker: String,
-    /// Of the load balancer's own address.
+    /// The port of the load balancer's own address.
     pub port: String,
     /// `spec.loadBalancerIP`
     pub requested: Option<IpAddr>,
@@ -28,7 +28,7 @@ pub struct Desired {
 
 /// What there is to choose from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub(super) struct Found {
     /// At the load balancer.
     pub attached: Vec<FloatingIp>,
     /// With the Service's description, wherever they are.
@@ -38,7 +38,7 @@ pub struct Found {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     Attach(String),
     Detach(String),
     Delete(String),
@@ -46,7 +46,7 @@ pub enum Step {
 }
 
 /// Whether the one that is attached is the right one, so that nothing else has to be known.
-pub fn is_right(desired: &Desired, attached: &[FloatingIp]) -> bool {
+pub(super) fn is_right(desired: &Desired, attached: &[FloatingIp]) -> bool {
     match desired.requested {
         Some(requested) => attached
             .iter()
@@ -56,7 +56,7 @@ pub fn is_right(desired: &Desired, attached: &[FloatingIp]) -> bool {
 }
 
 /// The one that it should have.
-pub fn plan(desired: &Desired, found: &Found) -> Result<Vec<Step>, ProviderError> {
+pub(super) fn plan(desired: &Desired, found: &Found) -> Result<Vec<Step>, ProviderError> {
     if is_right(desired, &found.attached) {
         return Ok(Vec::new());
     }
@@ -82,7 +82,7 @@ pub fn plan(desired: &Desired, found: &Found) -> Result<Vec<Step>, ProviderError
     Ok(steps)
 }
 
-/// Nobody else may have it.
+/// The floating IP with this address, if no other port has it.
 fn free<'a>(
     address: IpAddr,
     ip: &'a FloatingIp,
@@ -101,8 +101,8 @@ fn free<'a>(
 }
 
 /// The load balancer is to have none: those that were made for it go, and so do those that the
-/// status shows (`published`), which nobody but Portico attached. Others are somebody's own work.
-pub fn plan_none(marker: &str, attached: &[FloatingIp], published: &[IpAddr]) -> Vec<Step> {
+/// status shows (`published`), which only Portico attached. Others were attached by an operator.
+pub(super) fn plan_none(marker: &str, attached: &[FloatingIp], published: &[IpAddr]) -> Vec<Step> {
     let is_ours =
         |ip: &&FloatingIp| ip.description == marker || published.contains(&ip.floating_ip_address);
     attached
@@ -113,7 +113,7 @@ pub fn plan_none(marker: &str, attached: &[FloatingIp], published: &[IpAddr]) ->
 }
 
 /// The load balancer goes.
-pub fn plan_end(marker: &str, keep: bool, found: &Found) -> Vec<Step> {
+pub(super) fn plan_end(marker: &str, keep: bool, found: &Found) -> Vec<Step> {
     let mut steps = Vec::new();
     for ip in &found.attached {
         steps.push(if keep {

@@ -1,5 +1,5 @@
-//! Who asks, and where the other services are (Keystone v3): a token and the catalog come in one
-//! answer.
+//! Credentials, and the addresses of the other services (Keystone v3): a token and the catalog come
+//! in one answer.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ const OPERATION: &str = "tokens.create";
 
 /// Where services answer, without the version of their API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoints {
+pub(super) struct Endpoints {
     pub load_balancer: String,
     /// A cloud may have none that is told; then there are no floating IPs.
     pub network: Option<String>,
 }
 
-pub struct Keystone {
+pub(super) struct Keystone {
     pub client: Client,
     pub global: Global,
 }
@@ -39,7 +39,7 @@ impl LogIn for Keystone {
                 .trim_end_matches("/v3")
         );
         Box::pin(async {
-            // A token that nobody knows of ends by itself.
+            // A token whose answer was lost expires by itself.
             let reply = self
                 .client
                 .send(

@@ -14,7 +14,7 @@ struct Link {
 }
 
 /// All that is under `name`, from all pages.
-pub async fn list<T: DeserializeOwned>(
+pub(super) async fn list<T: DeserializeOwned>(
     client: &Client,
     operation: &'static str,
     url: String,

@@ -1,5 +1,5 @@
 //! Load balancers of OpenStack: Octavia makes and carries them, Neutron has their floating IPs,
-//! Keystone knows who asks.
+//! Keystone issues tokens.
 //!
 //! Everything of a Service carries a tag (or, for floating IPs, a description) with its uid, and is
 //! found by that. What the last call left is remembered. What is wanted and what is there become
@@ -25,8 +25,8 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use apis::{Apis, Floating};
-pub use config::{Config, ConfigError};
-pub use description::DESCRIPTION;
+pub use config::Config;
+pub(crate) use description::DESCRIPTION;
 use keystone::Keystone;
 use neutron::{FloatingIp, Neutron};
 use octavia::{LoadBalancer, NewLoadBalancer, Octavia};
@@ -46,12 +46,17 @@ const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
 /// What it is made of beside its configuration.
 pub struct Parts {
+    /// Sends requests.
     pub transport: Arc<dyn Transport>,
+    /// How often calls are made and repeated.
     pub pace: Pace,
+    /// How often a load balancer that is being built is looked at.
     pub poll: Poll,
+    /// Where calls are counted.
     pub metrics: CallMetrics,
 }
 
+/// The provider.
 pub struct OpenStack {
     config: Config,
     keystone: Login<Keystone>,
@@ -71,8 +76,8 @@ struct Last {
 }
 
 impl OpenStack {
-    /// From `--cloud-config`.
-    pub fn start(start: &Start) -> Result<OpenStack, String> {
+    /// Starts the provider with `--cloud-config`.
+    pub fn start(start: &Start) -> Result<Self, String> {
         let path = start.config.as_ref().ok_or(
             "--cloud-config is needed: a cloud.conf with [Global] auth-url (docs/openstack.md)",
         )?;
@@ -86,7 +91,7 @@ impl OpenStack {
         };
         let transport = Arc::new(Http::new(&options).map_err(|error| error.to_string())?);
         let metrics = start.metrics.clone();
-        Ok(OpenStack::new(
+        Ok(Self::new(
             config,
             Parts {
                 transport,
@@ -97,7 +102,8 @@ impl OpenStack {
         ))
     }
 
-    pub fn new(config: Config, parts: Parts) -> OpenStack {
+    /// A provider on this cloud.
+    pub fn new(config: Config, parts: Parts) -> Self {
         let setup = |authorize| Setup {
             provider: NAME,
             transport: Arc::clone(&parts.transport),
@@ -113,7 +119,7 @@ impl OpenStack {
         });
         let tokens = Tokens::new(keystone.clone(), Header::Named(TOKEN));
         let client = Arc::new(Client::new(setup(Arc::new(tokens))));
-        OpenStack {
+        Self {
             config,
             keystone,
             client,
@@ -242,8 +248,8 @@ impl OpenStack {
         }) else {
             return Ok(None);
         };
-        // One that failed before anybody used it is made anew by the next try. Later it may still
-        // carry traffic.
+        // One that failed before it was used is made anew by the next try. Later it may still carry
+        // traffic.
         if balancer.is_failed() && request.ingress.is_empty() {
             work.delete().await?;
             return Err(failed(&balancer));

@@ -13,7 +13,7 @@ use crate::Family;
 use crate::cloud::{Call, CallError, Client, encode, found};
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct FloatingIp {
+pub(super) struct FloatingIp {
     pub id: String,
     pub floating_ip_address: IpAddr,
     pub port_id: Option<String>,
@@ -22,7 +22,7 @@ pub struct FloatingIp {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NewFloatingIp {
+pub(super) struct NewFloatingIp {
     pub floating_network_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet_id: Option<String>,
@@ -34,7 +34,7 @@ pub struct NewFloatingIp {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Subnet {
+pub(super) struct Subnet {
     pub id: String,
     pub network_id: String,
     pub ip_version: u8,
@@ -57,7 +57,7 @@ struct Network {
 }
 
 #[derive(Clone)]
-pub struct Neutron {
+pub(super) struct Neutron {
     pub client: Arc<Client>,
     /// `http://.../v2.0`
     pub url: String,
@@ -65,7 +65,7 @@ pub struct Neutron {
 
 impl Neutron {
     /// Filtered by one field.
-    pub async fn floating_ips(
+    pub(super) async fn floating_ips(
         &self,
         field: &str,
         value: &str,
@@ -74,7 +74,10 @@ impl Neutron {
         list(&self.client, "floatingips.list", url, "floatingips").await
     }
 
-    pub async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, CallError> {
+    pub(super) async fn create_floating_ip(
+        &self,
+        new: &NewFloatingIp,
+    ) -> Result<FloatingIp, CallError> {
         let call = Call::post("floatingips.create", format!("{}/floatingips", self.url));
         take(
             self.client
@@ -85,8 +88,12 @@ impl Neutron {
         )
     }
 
-    /// To a port, or from the one that it is at.
-    pub async fn attach_floating_ip(&self, id: &str, port: Option<&str>) -> Result<(), CallError> {
+    /// Attaches a floating IP to a port, or detaches it.
+    pub(super) async fn attach_floating_ip(
+        &self,
+        id: &str,
+        port: Option<&str>,
+    ) -> Result<(), CallError> {
         let call = Call::put(
             "floatingips.update",
             format!("{}/floatingips/{}", self.url, encode(id)),
@@ -97,7 +104,7 @@ impl Neutron {
         found(self.client.send(call).await).map(drop)
     }
 
-    pub async fn delete_floating_ip(&self, id: &str) -> Result<(), CallError> {
+    pub(super) async fn delete_floating_ip(&self, id: &str) -> Result<(), CallError> {
         let call = Call::delete(
             "floatingips.delete",
             format!("{}/floatingips/{}", self.url, encode(id)),
@@ -106,19 +113,19 @@ impl Neutron {
     }
 
     /// Networks with addresses of the world outside.
-    pub async fn external_networks(&self) -> Result<Vec<String>, CallError> {
+    pub(super) async fn external_networks(&self) -> Result<Vec<String>, CallError> {
         let url = format!("{}/networks?router:external=true", self.url);
         let networks: Vec<Network> = list(&self.client, "networks.list", url, "networks").await?;
         Ok(networks.into_iter().map(|network| network.id).collect())
     }
 
-    pub async fn subnets(&self, field: &str, value: &str) -> Result<Vec<Subnet>, CallError> {
+    pub(super) async fn subnets(&self, field: &str, value: &str) -> Result<Vec<Subnet>, CallError> {
         let url = format!("{}/subnets?{field}={}", self.url, encode(value));
         list(&self.client, "subnets.list", url, "subnets").await
     }
 
     /// Where one of the addresses of a machine is from.
-    pub async fn subnet_of_machine(
+    pub(super) async fn subnet_of_machine(
         &self,
         machine: &str,
         addresses: &[IpAddr],
@@ -133,7 +140,7 @@ impl Neutron {
 }
 
 impl Subnet {
-    pub fn family(&self) -> Family {
+    pub(super) fn family(&self) -> Family {
         if self.ip_version == 6 {
             Family::V6
         } else {

@@ -18,14 +18,14 @@ use crate::cloud::{Call, CallError, Client, encode, found};
 
 /// Something that exists.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Made<T> {
+pub(super) struct Made<T> {
     pub id: String,
     #[serde(flatten)]
     pub spec: T,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct LoadBalancer {
+pub(super) struct LoadBalancer {
     pub id: String,
     pub name: String,
     pub provisioning_status: String,
@@ -41,7 +41,7 @@ pub struct LoadBalancer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Vip {
+pub(super) struct Vip {
     pub subnet_id: Option<String>,
     #[serde(skip_serializing)]
     pub ip_address: Option<IpAddr>,
@@ -49,7 +49,7 @@ pub struct Vip {
 
 /// The ids of what was created with a load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Tree {
+pub(super) struct Tree {
     #[serde(default)]
     pub listeners: Vec<TreeListener>,
     #[serde(default)]
@@ -57,7 +57,7 @@ pub struct Tree {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct TreeListener {
+pub(super) struct TreeListener {
     pub id: String,
     pub protocol: String,
     pub protocol_port: u16,
@@ -65,26 +65,26 @@ pub struct TreeListener {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct TreePool {
+pub(super) struct TreePool {
     pub id: String,
     pub healthmonitor: Option<Id>,
 }
 
 impl LoadBalancer {
-    pub fn is_pending(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         self.provisioning_status.starts_with("PENDING")
     }
 
-    pub fn is_failed(&self) -> bool {
+    pub(super) fn is_failed(&self) -> bool {
         self.provisioning_status == "ERROR"
     }
 
-    /// For people.
-    pub fn state(&self) -> String {
+    /// The state in words.
+    pub(super) fn state(&self) -> String {
         format!("{self} is {}", self.provisioning_status)
     }
 
-    pub fn addresses(&self) -> Vec<IpAddr> {
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
         let more = self.additional_vips.iter().filter_map(|vip| vip.ip_address);
         [self.vip_address].into_iter().chain(more).collect()
     }
@@ -98,7 +98,7 @@ impl fmt::Display for LoadBalancer {
 
 /// A load balancer with everything in it, as it is created in one call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NewLoadBalancer {
+pub(super) struct NewLoadBalancer {
     pub name: String,
     pub description: String,
     pub tags: Vec<String>,
@@ -123,14 +123,14 @@ pub struct NewLoadBalancer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NewListener {
+pub(super) struct NewListener {
     #[serde(flatten)]
     pub spec: Listener,
     pub default_pool: NewPool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NewPool {
+pub(super) struct NewPool {
     #[serde(flatten)]
     pub spec: Pool,
     pub members: Vec<Member>,
@@ -140,7 +140,7 @@ pub struct NewPool {
 
 /// What is `None` is not ours to say, and not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listener {
+pub(super) struct Listener {
     pub name: String,
     pub protocol: String,
     pub protocol_port: u16,
@@ -166,7 +166,7 @@ pub struct Listener {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pool {
+pub(super) struct Pool {
     pub name: String,
     pub protocol: String,
     pub lb_algorithm: String,
@@ -176,7 +176,7 @@ pub struct Pool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Persistence {
+pub(super) struct Persistence {
     #[serde(rename = "type")]
     pub kind: String,
     /// Seconds; only with UDP and SCTP.
@@ -185,7 +185,7 @@ pub struct Persistence {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Member {
+pub(super) struct Member {
     pub address: IpAddr,
     pub protocol_port: u16,
     pub name: String,
@@ -196,7 +196,7 @@ pub struct Member {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Monitor {
+pub(super) struct Monitor {
     pub name: String,
     #[serde(rename = "type")]
     pub kind: String,
@@ -216,22 +216,22 @@ pub struct Monitor {
 
 /// A pool with what it knows of others.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct LinkedPool {
+pub(super) struct LinkedPool {
     #[serde(flatten)]
     pub pool: Made<Pool>,
     pub healthmonitor_id: Option<String>,
 }
 
 #[derive(Clone)]
-pub struct Octavia {
+pub(super) struct Octavia {
     pub client: Arc<Client>,
     /// `http://.../v2.0/lbaas`
     pub url: String,
 }
 
 impl Octavia {
-    /// Those with a tag, the oldest first.
-    pub async fn tagged(&self, tag: &str) -> Result<Vec<LoadBalancer>, CallError> {
+    /// The load balancers with a tag, the oldest first.
+    pub(super) async fn tagged(&self, tag: &str) -> Result<Vec<LoadBalancer>, CallError> {
         let url = format!("{}/loadbalancers?tags={}", self.url, encode(tag));
         let mut found: Vec<LoadBalancer> =
             list(&self.client, "loadbalancers.list", url, "loadbalancers").await?;
@@ -239,15 +239,16 @@ impl Octavia {
         Ok(found)
     }
 
-    pub async fn balancer(&self, id: &str) -> Result<Option<LoadBalancer>, CallError> {
+    pub(super) async fn balancer(&self, id: &str) -> Result<Option<LoadBalancer>, CallError> {
         let call = Call::get("loadbalancers.get", self.at("loadbalancers", id));
         found(self.client.send(call).await)?
             .map(|reply| take(reply.json()?, "loadbalancer"))
             .transpose()
     }
 
-    /// With what was created in it, if the answer says that.
-    pub async fn create_balancer(
+    /// Creates a load balancer, and returns it with what was created in it, if the answer says
+    /// that.
+    pub(super) async fn create_balancer(
         &self,
         new: &NewLoadBalancer,
     ) -> Result<(LoadBalancer, Tree), CallError> {
@@ -264,8 +265,8 @@ impl Octavia {
         Ok((take(answer, "loadbalancer")?, tree))
     }
 
-    /// With everything in it.
-    pub async fn delete_balancer(&self, id: &str) -> Result<(), CallError> {
+    /// Deletes a load balancer with everything in it.
+    pub(super) async fn delete_balancer(&self, id: &str) -> Result<(), CallError> {
         let url = format!("{}?cascade=true", self.at("loadbalancers", id));
         found(
             self.client
@@ -275,7 +276,7 @@ impl Octavia {
         .map(drop)
     }
 
-    pub async fn listeners(
+    pub(super) async fn listeners(
         &self,
         balancer: &str,
         tag: &str,
@@ -288,7 +289,11 @@ impl Octavia {
         list(&self.client, "listeners.list", url, "listeners").await
     }
 
-    pub async fn pools(&self, balancer: &str, tag: &str) -> Result<Vec<LinkedPool>, CallError> {
+    pub(super) async fn pools(
+        &self,
+        balancer: &str,
+        tag: &str,
+    ) -> Result<Vec<LinkedPool>, CallError> {
         let url = format!(
             "{}/pools?loadbalancer_id={balancer}&tags={}",
             self.url,
@@ -297,18 +302,22 @@ impl Octavia {
         list(&self.client, "pools.list", url, "pools").await
     }
 
-    pub async fn members(&self, pool: &str) -> Result<Vec<Member>, CallError> {
+    pub(super) async fn members(&self, pool: &str) -> Result<Vec<Member>, CallError> {
         let url = format!("{}/members", self.at("pools", pool));
         list(&self.client, "members.list", url, "members").await
     }
 
-    pub async fn monitors(&self, tag: &str) -> Result<Vec<Made<Monitor>>, CallError> {
+    pub(super) async fn monitors(&self, tag: &str) -> Result<Vec<Made<Monitor>>, CallError> {
         let url = format!("{}/healthmonitors?tags={}", self.url, encode(tag));
         list(&self.client, "healthmonitors.list", url, "healthmonitors").await
     }
 
     /// All of a pool, in place of those that it has.
-    pub async fn set_members(&self, pool: &str, members: &[Member]) -> Result<(), CallError> {
+    pub(super) async fn set_members(
+        &self,
+        pool: &str,
+        members: &[Member],
+    ) -> Result<(), CallError> {
         let url = format!("{}/members", self.at("pools", pool));
         let call = Call::put("members.set", url)
             .json(&json!({ "members": members }))
@@ -316,8 +325,9 @@ impl Octavia {
         self.client.send(call).await.map(drop)
     }
 
-    /// One of a collection (`pools`), whose fields are under `name` (`pool`). Its id.
-    pub async fn create(&self, kind: Kind, fields: Value) -> Result<String, CallError> {
+    /// Creates one of a collection (`pools`), whose fields are under `name` (`pool`), and returns
+    /// its id.
+    pub(super) async fn create(&self, kind: Kind, fields: Value) -> Result<String, CallError> {
         let call = Call::post(kind.create, format!("{}/{}", self.url, kind.collection));
         let made: Id = take(
             self.client
@@ -329,13 +339,18 @@ impl Octavia {
         Ok(made.id)
     }
 
-    pub async fn update(&self, kind: Kind, id: &str, fields: Value) -> Result<(), CallError> {
+    pub(super) async fn update(
+        &self,
+        kind: Kind,
+        id: &str,
+        fields: Value,
+    ) -> Result<(), CallError> {
         let call = Call::put(kind.update, self.at(kind.collection, id))
             .json(&json!({ kind.name: fields }));
         self.client.send(call.repeatable()).await.map(drop)
     }
 
-    pub async fn delete(&self, kind: Kind, id: &str) -> Result<(), CallError> {
+    pub(super) async fn delete(&self, kind: Kind, id: &str) -> Result<(), CallError> {
         found(
             self.client
                 .send(Call::delete(kind.delete, self.at(kind.collection, id)))
@@ -351,7 +366,7 @@ impl Octavia {
 
 /// What load balancers are made of, and what calls about it are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub(super) struct Kind {
     pub name: &'static str,
     pub collection: &'static str,
     create: &'static str,
@@ -359,7 +374,7 @@ pub struct Kind {
     delete: &'static str,
 }
 
-pub const LISTENER: Kind = Kind {
+pub(super) const LISTENER: Kind = Kind {
     name: "listener",
     collection: "listeners",
     create: "listeners.create",
@@ -367,7 +382,7 @@ pub const LISTENER: Kind = Kind {
     delete: "listeners.delete",
 };
 
-pub const POOL: Kind = Kind {
+pub(super) const POOL: Kind = Kind {
     name: "pool",
     collection: "pools",
     create: "pools.create",
@@ -375,7 +390,7 @@ pub const POOL: Kind = Kind {
     delete: "pools.delete",
 };
 
-pub const MONITOR: Kind = Kind {
+pub(super) const MONITOR: Kind = Kind {
     name: "healthmonitor",
     collection: "healthmonitors",
     create: "healthmonitors.create",
@@ -384,12 +399,15 @@ pub const MONITOR: Kind = Kind {
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Id {
+pub(super) struct Id {
     pub id: String,
 }
 
 /// What is under a name in an answer.
-pub fn take<T: DeserializeOwned>(mut answer: Value, name: &'static str) -> Result<T, CallError> {
+pub(super) fn take<T: DeserializeOwned>(
+    mut answer: Value,
+    name: &'static str,
+) -> Result<T, CallError> {
     use crate::cloud::Problem;
     serde_json::from_value(answer[name].take())
         .map_err(|error| CallError::new(name, Problem::Decode(error)))

@@ -3,15 +3,15 @@
 
 use super::config::{Config, MonitorTimes, Networks};
 use crate::cloud::Annotations;
-pub use crate::cloud::refused;
+pub(super) use crate::cloud::refused;
 use crate::{ProviderError, Request};
 
-pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+pub(super) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const PREFIX: &str = "loadbalancer.openstack.org/";
 const KEEP: &str = "keep-floatingip";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub(super) struct Options {
     /// No floating IP.
     pub internal: bool,
     pub networks: Networks,
@@ -37,7 +37,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn of(request: &Request, config: &Config) -> Result<Options, ProviderError> {
+    pub(super) fn of(request: &Request, config: &Config) -> Result<Self, ProviderError> {
         let said = Annotations {
             request,
             prefix: PREFIX,
@@ -45,7 +45,7 @@ impl Options {
         let balancers = &config.balancers;
         let is_ovn = balancers.provider.as_deref() == Some("ovn");
         let method = said.text("lb-method").or_else(|| balancers.method.clone());
-        let options = Options {
+        let options = Self {
             internal: Annotations {
                 request,
                 prefix: "",
@@ -105,14 +105,14 @@ impl Options {
     }
 
     /// Whether what goes past the balancer would miss something that it adds.
-    pub fn alters_traffic(&self) -> bool {
+    pub(super) fn alters_traffic(&self) -> bool {
         self.proxy.is_some() || self.forwarded_for || self.tls_container.is_some()
     }
 }
 
 /// Whether floating IPs outlive the Service. An address that is lost is lost, so what cannot be
 /// understood is a yes.
-pub fn keeps_floating_ip(request: &Request) -> bool {
+pub(super) fn keeps_floating_ip(request: &Request) -> bool {
     Annotations {
         request,
         prefix: PREFIX,

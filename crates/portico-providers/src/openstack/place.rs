@@ -10,16 +10,16 @@ use crate::{Family, ProviderError, Request};
 
 /// What `vip_*` of a new load balancer say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub(super) struct Place {
     pub network: Option<String>,
     pub subnet: Option<String>,
     pub port: Option<String>,
     pub more: Vec<Vip>,
 }
 
-/// As little as needs to be known is asked for: with one IPv4 address, what is configured is
+/// Chooses the network. Only what is needed is read: for one IPv4 address the configuration is
 /// enough.
-pub async fn choose(
+pub(super) async fn choose(
     neutron: Option<&Neutron>,
     request: &Request,
     options: &Options,
@@ -51,7 +51,7 @@ pub async fn choose(
     by_family(&subnets, request)
 }
 
-/// That of the first node that is a machine of this cloud.
+/// The network of the first node whose providerID belongs to this cloud.
 async fn of_nodes(neutron: &Neutron, request: &Request) -> Result<Option<String>, CallError> {
     let machine = |id: &str| {
         id.strip_prefix("openstack://")
@@ -74,7 +74,7 @@ async fn of_nodes(neutron: &Neutron, request: &Request) -> Result<Option<String>
     neutron.subnet_of_machine(&machine, &addresses).await
 }
 
-/// Those beside the one that is chosen, and that one first.
+/// The subnets of the network, the chosen one first.
 async fn subnets(neutron: &Neutron, place: &Place) -> Result<Vec<Subnet>, CallError> {
     let network = match (&place.network, &place.subnet) {
         (Some(network), _) => Some(network.clone()),

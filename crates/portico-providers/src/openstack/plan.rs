@@ -8,13 +8,13 @@ use super::octavia::{Listener, Made, Member, Monitor, NewListener, NewPool, Pool
 
 /// Everything of a Service in its load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub(super) struct Observed {
     pub listeners: Vec<Made<Listener>>,
     pub pools: Vec<ObservedPool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedPool {
+pub(super) struct ObservedPool {
     pub pool: Made<Pool>,
     pub members: Vec<Member>,
     pub monitor: Option<Made<Monitor>>,
@@ -22,7 +22,7 @@ pub struct ObservedPool {
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     DeleteListener(String),
     CreatePool(Pool),
     UpdatePool(String, Pool),
@@ -37,7 +37,7 @@ pub enum Step {
 
 /// A pool that a step is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     Id(String),
     /// By the name under which a step before created it.
     Created(String),
@@ -45,8 +45,8 @@ pub enum Target {
 
 impl Observed {
     /// What was created in one call; `None` if the answer left out what it is.
-    pub fn created(wanted: &[NewListener], tree: &Tree) -> Option<Observed> {
-        let mut observed = Observed::default();
+    pub(super) fn created(wanted: &[NewListener], tree: &Tree) -> Option<Self> {
+        let mut observed = Self::default();
         for NewListener { spec, default_pool } in wanted {
             let is_it = (spec.protocol_port, &spec.protocol);
             let listener = tree
@@ -85,7 +85,7 @@ impl Observed {
     }
 
     /// The id of a pool that a step is about.
-    pub fn resolve(&self, target: &Target) -> String {
+    pub(super) fn resolve(&self, target: &Target) -> String {
         match target {
             Target::Id(id) => id.clone(),
             Target::Created(name) => {
@@ -100,7 +100,7 @@ impl Observed {
     }
 
     /// A step was done; `created` is the id of what it made.
-    pub fn done(&mut self, step: &Step, created: String) {
+    pub(super) fn done(&mut self, step: &Step, created: String) {
         match step {
             Step::DeleteListener(id) => self.listeners.retain(|listener| listener.id != *id),
             Step::CreateListener(listener, target) => {
@@ -170,7 +170,7 @@ impl Observed {
     }
 }
 
-pub fn plan(wanted: &[NewListener], observed: &Observed) -> Vec<Step> {
+pub(super) fn plan(wanted: &[NewListener], observed: &Observed) -> Vec<Step> {
     let mut steps = Vec::new();
     let kept = |found: &&Made<Listener>| {
         wanted
@@ -189,7 +189,7 @@ pub fn plan(wanted: &[NewListener], observed: &Observed) -> Vec<Step> {
         let pool = pool_of(&wanted.default_pool.spec, listener, &observed.pools);
         used.extend(pool.map(|pool| &pool.pool.id));
         let target = plan_pool(&wanted.default_pool, pool, &mut steps);
-        // Last, so that it never sends clients where nobody serves them.
+        // Last, so that it never sends clients to a pool without members.
         steps.extend(plan_listener(&wanted.spec, listener, target));
     }
     let left = observed
@@ -205,7 +205,7 @@ fn is_same(wanted: &Listener, found: &Listener) -> bool {
     (wanted.protocol_port, &wanted.protocol) == (found.protocol_port, &found.protocol)
 }
 
-/// Of several with a name (an answer was lost), the one that is in use.
+/// The pool with this name; of several (an answer was lost) the one that is in use.
 fn pool_of<'a>(
     wanted: &Pool,
     listener: Option<&Made<Listener>>,

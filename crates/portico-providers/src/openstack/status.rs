@@ -4,16 +4,16 @@ use std::net::IpAddr;
 
 use super::octavia::LoadBalancer;
 use super::options::{Options, refused};
-pub use crate::cloud::requested_ip;
+pub(super) use crate::cloud::requested_ip;
 use crate::{Balancer, Family, Host, Ingress, IpMode, ProviderError, Request};
 
-/// Only IPv4 is translated.
-pub fn floats(balancer: &LoadBalancer, options: &Options) -> bool {
+/// Whether it gets a floating IP: only IPv4 is translated.
+pub(super) fn floats(balancer: &LoadBalancer, options: &Options) -> bool {
     !options.internal && balancer.vip_address.is_ipv4()
 }
 
 /// What it was created with, and cannot change.
-pub fn check_unchangeable(
+pub(super) fn check_unchangeable(
     balancer: &LoadBalancer,
     request: &Request,
     options: &Options,
@@ -49,7 +49,7 @@ pub fn check_unchangeable(
     }
 }
 
-pub fn published(request: &Request) -> Vec<IpAddr> {
+pub(super) fn published(request: &Request) -> Vec<IpAddr> {
     let address = |ingress: &Ingress| match ingress.host {
         Host::Ip(address) => Some(address),
         Host::Name(_) => None,
@@ -57,8 +57,9 @@ pub fn published(request: &Request) -> Vec<IpAddr> {
     request.ingress.iter().filter_map(address).collect()
 }
 
-/// As the world sees it. The floating IP stands for the address behind it.
-pub fn described(
+/// The load balancer as the Service's status shows it, with the floating IP in place of the address
+/// behind it.
+pub(super) fn described(
     balancer: &LoadBalancer,
     floating: Option<IpAddr>,
     request: &Request,

@@ -11,21 +11,21 @@ use crate::{Family, Node, Port, Protocol, ProviderError, Request};
 /// Octavia's bound of names.
 const LONGEST: usize = 255;
 
-/// For people, as the cloud controller of OpenStack has it. It is the tag that is searched for.
-pub fn name(request: &Request) -> String {
+/// The name for people, as the cloud controller of OpenStack writes it. Searches use the tag.
+pub(super) fn name(request: &Request) -> String {
     cut(format!(
         "kube_service_{}_{}_{}",
         request.cluster, request.service.namespace, request.service.name
     ))
 }
 
-/// On everything that is a Service's: the uid is in it, so one that is created again is another
-/// one.
-pub fn tag(request: &Request) -> &str {
+/// The tag of everything that belongs to a Service. It has the uid, so that a Service that is
+/// created again has another one.
+pub(super) fn tag(request: &Request) -> &str {
     &request.balancer_name
 }
 
-pub fn listeners(
+pub(super) fn listeners(
     request: &Request,
     options: &Options,
     member_subnet: Option<&str>,
@@ -97,7 +97,7 @@ fn listener(
     })
 }
 
-/// Of the listener and of its pool.
+/// The protocols of the listener and of its pool.
 fn protocols(protocol: Protocol, options: &Options) -> (&'static str, &'static str) {
     match protocol {
         Protocol::Udp => ("UDP", "UDP"),
@@ -144,7 +144,7 @@ fn persistence(request: &Request, protocol: Protocol) -> Option<Persistence> {
 }
 
 /// Sorted, so that they can be compared.
-pub fn members(
+pub(super) fn members(
     request: &Request,
     options: &Options,
     port: &Port,

@@ -15,15 +15,15 @@ use crate::cloud::{CallError, Poll, Progress, wait_for};
 const TRIES: usize = 3;
 
 /// A load balancer, and calls about it.
-pub struct Work<'a> {
+pub(super) struct Work<'a> {
     pub octavia: &'a Octavia,
     pub poll: &'a Poll,
     pub id: &'a str,
 }
 
 impl Work<'_> {
-    /// Until it can be written to; `None` if it went away.
-    pub async fn settled(&self) -> Result<Option<LoadBalancer>, ProviderError> {
+    /// Waits until it can be written to; `None` if it went away.
+    pub(super) async fn settled(&self) -> Result<Option<LoadBalancer>, ProviderError> {
         let settled = wait_for(self.poll, || async {
             Ok(match self.octavia.balancer(self.id).await? {
                 Some(balancer) if balancer.is_pending() => Progress::Pending(balancer.state()),
@@ -35,7 +35,7 @@ impl Work<'_> {
     }
 
     /// What it has for a Service. Its members are read only for what is asked for.
-    pub async fn observe(&self, tag: &str) -> Result<Observed, CallError> {
+    pub(super) async fn observe(&self, tag: &str) -> Result<Observed, CallError> {
         let pools = self.octavia.pools(self.id, tag);
         let parts = try_join(
             self.octavia.listeners(self.id, tag),
@@ -64,7 +64,11 @@ impl Work<'_> {
     }
 
     /// Does steps, and notes in `seen` what there is after each.
-    pub async fn run(&self, steps: Vec<Step>, seen: &mut Observed) -> Result<(), ProviderError> {
+    pub(super) async fn run(
+        &self,
+        steps: Vec<Step>,
+        seen: &mut Observed,
+    ) -> Result<(), ProviderError> {
         for step in steps {
             info!(balancer = self.id, ?step, "changing a load balancer");
             let created = self.write(&step, seen).await?;
@@ -73,8 +77,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Somebody else may write to it too (another Service, an operator): then it is waited for
-    /// again.
+    /// Another Service or an operator may write to it too: then it is waited for again.
     async fn write(&self, step: &Step, seen: &Observed) -> Result<String, ProviderError> {
         let mut tried = 1;
         let created = loop {
@@ -156,8 +159,8 @@ impl Work<'_> {
         .map(|()| String::new())
     }
 
-    /// With everything in it. It is gone when this returns.
-    pub async fn delete(&self) -> Result<(), ProviderError> {
+    /// Deletes it with everything in it. It is gone when this returns.
+    pub(super) async fn delete(&self) -> Result<(), ProviderError> {
         info!(balancer = self.id, "deleting a load balancer");
         if let Err(error) = self.octavia.delete_balancer(self.id).await {
             // It is busy, perhaps with this very delete.
@@ -184,7 +187,7 @@ impl Work<'_> {
 }
 
 /// A load balancer that works with what was created in it, or the reason why there is none.
-pub async fn create(
+pub(super) async fn create(
     octavia: &Octavia,
     poll: &Poll,
     new: &NewLoadBalancer,
@@ -208,7 +211,7 @@ pub async fn create(
     }
 }
 
-pub fn failed(balancer: &LoadBalancer) -> ProviderError {
+pub(super) fn failed(balancer: &LoadBalancer) -> ProviderError {
     ProviderError::Failed(format!(
         "{}: see `openstack loadbalancer status show {}` and the logs of Octavia's worker",
         balancer.state(),
@@ -216,8 +219,8 @@ pub fn failed(balancer: &LoadBalancer) -> ProviderError {
     ))
 }
 
-/// What would be answered again until somebody does something about it.
-pub fn refusal(error: CallError) -> ProviderError {
+/// The error for an answer that would not change by itself; an operator has to act.
+pub(super) fn refusal(error: CallError) -> ProviderError {
     let Some(status) = error.status() else {
         return error.into();
     };

@@ -1,5 +1,5 @@
-//! Calls to a plugin: how long one may take, how large an answer may be, and what happens while
-//! nobody listens.
+//! Calls to a plugin: how long one may take, how large an answer may be, and what happens while no
+//! plugin listens.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::errors;
 use super::messages::{GET_INFO, GetInfoRequest, Info, NEWS, NewsItem, Nothing, REVISION};
 
 /// What gRPC takes by default in every language, and far more than any Service needs.
-pub const LARGEST: usize = 4 << 20;
+pub(super) const LARGEST: usize = 4 << 20;
 
 /// The pauses between tries.
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -29,13 +29,13 @@ const LONGEST: Duration = Duration::from_secs(1);
 pub struct Patience {
     /// For an answer.
     pub answer: Duration,
-    /// For a plugin that nobody hears of: it is being started, or restarted.
+    /// How long a plugin that does not listen is waited for: it is being started, or restarted.
     pub outage: Duration,
 }
 
 impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+    fn default() -> Self {
+        Self {
             answer: Duration::from_secs(120),
             outage: Duration::from_secs(30),
         }
@@ -43,7 +43,7 @@ impl Default for Patience {
 }
 
 #[derive(Clone, Debug)]
-pub struct Client {
+pub(super) struct Client {
     pub socket: PathBuf,
     channel: Channel,
     patience: Patience,
@@ -51,28 +51,28 @@ pub struct Client {
 
 impl Client {
     /// Connects when there is something to say.
-    pub fn new(socket: &Path, patience: Patience) -> Result<Client, String> {
+    pub(super) fn new(socket: &Path, patience: Patience) -> Result<Self, String> {
         let path = socket.to_str().filter(|path| path.starts_with('/'));
         let path = path
             .ok_or_else(|| format!("{} is not the absolute path of a socket", socket.display()))?;
         let endpoint =
             Endpoint::from_shared(format!("unix:{path}")).map_err(|error| error.to_string())?;
         let channel = endpoint.connect_timeout(patience.outage).connect_lazy();
-        Ok(Client {
+        Ok(Self {
             socket: socket.to_owned(),
             channel,
             patience,
         })
     }
 
-    pub async fn info(&self) -> Result<Info, Status> {
+    pub(super) async fn info(&self) -> Result<Info, Status> {
         self.call(GET_INFO, GetInfoRequest { revision: REVISION })
             .await
     }
 
     /// Every call of the contract may be repeated, so one is, whenever the connection breaks, as
     /// long as the patience lasts.
-    pub async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
+    pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
@@ -118,7 +118,7 @@ impl Client {
     }
 
     /// Items come as long as the connection lives.
-    pub async fn news(&self) -> Result<Streaming<NewsItem>, Status> {
+    pub(super) async fn news(&self) -> Result<Streaming<NewsItem>, Status> {
         let mut grpc = self.grpc();
         ready(&mut grpc).await?;
         let request = Request::new(Nothing {});

@@ -25,9 +25,9 @@ fn malformed(field: &'static str, problem: impl Into<String>) -> Malformed {
 }
 
 impl From<&Request> for wire::Request {
-    fn from(request: &Request) -> wire::Request {
+    fn from(request: &Request) -> Self {
         let service = &request.service;
-        wire::Request {
+        Self {
             cluster: request.cluster.clone(),
             service: Some(wire::Service {
                 namespace: service.namespace.clone(),
@@ -71,7 +71,7 @@ impl From<&Request> for wire::Request {
 impl TryFrom<wire::Request> for Request {
     type Error = Malformed;
 
-    fn try_from(request: wire::Request) -> Result<Request, Malformed> {
+    fn try_from(request: wire::Request) -> Result<Self, Malformed> {
         let families = request
             .families()
             .map(Family::try_from)
@@ -90,7 +90,7 @@ impl TryFrom<wire::Request> for Request {
             }),
             None => None,
         };
-        Ok(Request {
+        Ok(Self {
             cluster: request.cluster,
             service: ServiceRef {
                 namespace: service.namespace,
@@ -147,10 +147,10 @@ fn address(field: &'static str, text: &str) -> Result<IpAddr, Malformed> {
 }
 
 impl From<Family> for wire::Family {
-    fn from(family: Family) -> wire::Family {
+    fn from(family: Family) -> Self {
         match family {
-            Family::V4 => wire::Family::Ipv4,
-            Family::V6 => wire::Family::Ipv6,
+            Family::V4 => Self::Ipv4,
+            Family::V6 => Self::Ipv6,
         }
     }
 }
@@ -158,21 +158,21 @@ impl From<Family> for wire::Family {
 impl TryFrom<wire::Family> for Family {
     type Error = Malformed;
 
-    fn try_from(family: wire::Family) -> Result<Family, Malformed> {
+    fn try_from(family: wire::Family) -> Result<Self, Malformed> {
         match family {
-            wire::Family::Ipv4 => Ok(Family::V4),
-            wire::Family::Ipv6 => Ok(Family::V6),
+            wire::Family::Ipv4 => Ok(Self::V4),
+            wire::Family::Ipv6 => Ok(Self::V6),
             wire::Family::Unspecified => Err(malformed("families", "one is not known")),
         }
     }
 }
 
 impl From<Protocol> for wire::Protocol {
-    fn from(protocol: Protocol) -> wire::Protocol {
+    fn from(protocol: Protocol) -> Self {
         match protocol {
-            Protocol::Tcp => wire::Protocol::Tcp,
-            Protocol::Udp => wire::Protocol::Udp,
-            Protocol::Sctp => wire::Protocol::Sctp,
+            Protocol::Tcp => Self::Tcp,
+            Protocol::Udp => Self::Udp,
+            Protocol::Sctp => Self::Sctp,
         }
     }
 }
@@ -180,19 +180,19 @@ impl From<Protocol> for wire::Protocol {
 impl TryFrom<wire::Protocol> for Protocol {
     type Error = Malformed;
 
-    fn try_from(protocol: wire::Protocol) -> Result<Protocol, Malformed> {
+    fn try_from(protocol: wire::Protocol) -> Result<Self, Malformed> {
         match protocol {
-            wire::Protocol::Tcp => Ok(Protocol::Tcp),
-            wire::Protocol::Udp => Ok(Protocol::Udp),
-            wire::Protocol::Sctp => Ok(Protocol::Sctp),
+            wire::Protocol::Tcp => Ok(Self::Tcp),
+            wire::Protocol::Udp => Ok(Self::Udp),
+            wire::Protocol::Sctp => Ok(Self::Sctp),
             wire::Protocol::Unspecified => Err(malformed("protocol", "is not known")),
         }
     }
 }
 
 impl From<&Port> for wire::Port {
-    fn from(port: &Port) -> wire::Port {
-        wire::Port {
+    fn from(port: &Port) -> Self {
+        Self {
             name: port.name.clone(),
             protocol: wire::Protocol::from(port.protocol).into(),
             port: port.port.into(),
@@ -205,8 +205,8 @@ impl From<&Port> for wire::Port {
 impl TryFrom<wire::Port> for Port {
     type Error = Malformed;
 
-    fn try_from(port: wire::Port) -> Result<Port, Malformed> {
-        Ok(Port {
+    fn try_from(port: wire::Port) -> Result<Self, Malformed> {
+        Ok(Self {
             protocol: port.protocol().try_into()?,
             port: port_number("ports", port.port)?,
             node_port: port_number("ports", port.node_port)?,
@@ -217,8 +217,8 @@ impl TryFrom<wire::Port> for Port {
 }
 
 impl From<&Node> for wire::Node {
-    fn from(node: &Node) -> wire::Node {
-        wire::Node {
+    fn from(node: &Node) -> Self {
+        Self {
             name: node.name.clone(),
             provider_id: node.provider_id.clone(),
             zone: node.zone.clone(),
@@ -231,13 +231,13 @@ impl From<&Node> for wire::Node {
 impl TryFrom<wire::Node> for Node {
     type Error = Malformed;
 
-    fn try_from(node: wire::Node) -> Result<Node, Malformed> {
+    fn try_from(node: wire::Node) -> Result<Self, Malformed> {
         let addresses = node
             .addresses
             .iter()
             .map(|text| address("nodes", text))
             .collect::<Result<_, _>>()?;
-        Ok(Node {
+        Ok(Self {
             name: node.name,
             provider_id: node.provider_id,
             zone: node.zone,
@@ -248,8 +248,8 @@ impl TryFrom<wire::Node> for Node {
 }
 
 impl From<&Endpoint> for wire::Endpoint {
-    fn from(endpoint: &Endpoint) -> wire::Endpoint {
-        wire::Endpoint {
+    fn from(endpoint: &Endpoint) -> Self {
+        Self {
             address: endpoint.address.to_string(),
             port_name: endpoint.port_name.clone(),
             protocol: wire::Protocol::from(endpoint.protocol).into(),
@@ -262,8 +262,8 @@ impl From<&Endpoint> for wire::Endpoint {
 impl TryFrom<wire::Endpoint> for Endpoint {
     type Error = Malformed;
 
-    fn try_from(endpoint: wire::Endpoint) -> Result<Endpoint, Malformed> {
-        Ok(Endpoint {
+    fn try_from(endpoint: wire::Endpoint) -> Result<Self, Malformed> {
+        Ok(Self {
             address: address("endpoints", &endpoint.address)?,
             protocol: endpoint.protocol().try_into()?,
             port: port_number("endpoints", endpoint.port)?,
@@ -274,7 +274,7 @@ impl TryFrom<wire::Endpoint> for Endpoint {
 }
 
 impl From<&Ingress> for wire::Ingress {
-    fn from(ingress: &Ingress) -> wire::Ingress {
+    fn from(ingress: &Ingress) -> Self {
         let (ip, hostname) = match &ingress.host {
             Host::Ip(address) => (address.to_string(), String::new()),
             Host::Name(name) => (String::new(), name.clone()),
@@ -283,7 +283,7 @@ impl From<&Ingress> for wire::Ingress {
             IpMode::Vip => wire::IpMode::Vip,
             IpMode::Proxy => wire::IpMode::Proxy,
         };
-        wire::Ingress {
+        Self {
             ip,
             hostname,
             mode: mode.into(),
@@ -294,7 +294,7 @@ impl From<&Ingress> for wire::Ingress {
 impl TryFrom<wire::Ingress> for Ingress {
     type Error = Malformed;
 
-    fn try_from(ingress: wire::Ingress) -> Result<Ingress, Malformed> {
+    fn try_from(ingress: wire::Ingress) -> Result<Self, Malformed> {
         let mode = match wire::IpMode::try_from(ingress.mode) {
             Ok(wire::IpMode::Vip) => IpMode::Vip,
             Ok(wire::IpMode::Proxy) => IpMode::Proxy,
@@ -316,14 +316,14 @@ impl TryFrom<wire::Ingress> for Ingress {
                 ));
             }
         };
-        Ok(Ingress { host, mode })
+        Ok(Self { host, mode })
     }
 }
 
 impl From<&Balancer> for wire::Balancer {
-    fn from(balancer: &Balancer) -> wire::Balancer {
+    fn from(balancer: &Balancer) -> Self {
         let ingress = balancer.ingress.iter().map(wire::Ingress::from).collect();
-        wire::Balancer {
+        Self {
             ingress,
             pending: balancer.pending.clone().unwrap_or_default(),
         }
@@ -333,7 +333,7 @@ impl From<&Balancer> for wire::Balancer {
 impl TryFrom<wire::Balancer> for Balancer {
     type Error = Malformed;
 
-    fn try_from(balancer: wire::Balancer) -> Result<Balancer, Malformed> {
+    fn try_from(balancer: wire::Balancer) -> Result<Self, Malformed> {
         let pending = Some(balancer.pending).filter(|pending| !pending.is_empty());
         if balancer.ingress.is_empty() && pending.is_none() {
             return Err(malformed(
@@ -346,13 +346,13 @@ impl TryFrom<wire::Balancer> for Balancer {
             .into_iter()
             .map(Ingress::try_from)
             .collect::<Result<_, _>>()?;
-        Ok(Balancer { ingress, pending })
+        Ok(Self { ingress, pending })
     }
 }
 
 impl From<Abilities> for wire::Abilities {
-    fn from(abilities: Abilities) -> wire::Abilities {
-        wire::Abilities {
+    fn from(abilities: Abilities) -> Self {
+        Self {
             uses_nodes: abilities.uses_nodes,
             uses_endpoints: abilities.uses_endpoints,
             announced_by_nodes: abilities.announced_by_nodes,
@@ -362,8 +362,8 @@ impl From<Abilities> for wire::Abilities {
 }
 
 impl From<wire::Abilities> for Abilities {
-    fn from(abilities: wire::Abilities) -> Abilities {
-        Abilities {
+    fn from(abilities: wire::Abilities) -> Self {
+        Self {
             uses_nodes: abilities.uses_nodes,
             uses_endpoints: abilities.uses_endpoints,
             announced_by_nodes: abilities.announced_by_nodes,
@@ -373,7 +373,7 @@ impl From<wire::Abilities> for Abilities {
 }
 
 impl From<&Can> for wire::Features {
-    fn from(can: &Can) -> wire::Features {
+    fn from(can: &Can) -> Self {
         let number = |support: &Support| -> i32 {
             let support = match support {
                 Support::Full => wire::Support::Full,
@@ -383,7 +383,7 @@ impl From<&Can> for wire::Features {
             };
             support.into()
         };
-        wire::Features {
+        Self {
             local: number(&can.local),
             source_ranges: number(&can.source_ranges),
             affinity: number(&can.affinity),
@@ -397,7 +397,7 @@ impl From<&Can> for wire::Features {
 }
 
 impl From<wire::Features> for Can {
-    fn from(features: wire::Features) -> Can {
+    fn from(features: wire::Features) -> Self {
         let support = |support: wire::Support| match support {
             wire::Support::Full => Support::Full,
             wire::Support::Ignored => Support::Ignored,
@@ -406,7 +406,7 @@ impl From<wire::Features> for Can {
                 Support::Untested("the plugin does not say what it does about it".to_owned())
             }
         };
-        Can {
+        Self {
             local: support(features.local()),
             source_ranges: support(features.source_ranges()),
             affinity: support(features.affinity()),

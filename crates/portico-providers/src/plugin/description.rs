@@ -2,7 +2,7 @@
 
 use crate::description::Description;
 
-pub const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: Description = Description {
     name: "plugin:SOCKET",
     summary: "Another program makes them, which serves a small gRPC contract on a unix socket; \
               `portico controller check-plugin` tells whether it does so rightly.",

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 const MOST_REASONS: usize = 256;
 const LONGEST_REASON: usize = 64;
 
-pub fn to_status(error: &ProviderError) -> Status {
+pub(super) fn to_status(error: &ProviderError) -> Status {
     let message = error.to_string();
     match error {
         ProviderError::RetryAfter { after, .. } => with(
@@ -41,7 +41,7 @@ fn with(mut status: Status, key: &'static str, value: &str) -> Status {
     status
 }
 
-pub fn from_status(status: &Status) -> ProviderError {
+pub(super) fn from_status(status: &Status) -> ProviderError {
     let message = status.message().to_owned();
     match (status.code(), retry_after(status)) {
         (Code::AlreadyExists, _) => ProviderError::Elsewhere,
@@ -64,12 +64,12 @@ pub fn from_status(status: &Status) -> ProviderError {
 }
 
 /// The connection failed, not the plugin.
-pub fn is_outage(status: &Status) -> bool {
+pub(super) fn is_outage(status: &Status) -> bool {
     status.source().is_some()
 }
 
 /// What the operating system said, or else the plugin.
-pub fn cause(status: &Status) -> String {
+pub(super) fn cause(status: &Status) -> String {
     let causes = std::iter::successors(status.source(), |&error| error.source());
     causes
         .last()

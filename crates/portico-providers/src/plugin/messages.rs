@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 
 use prost::{Enumeration, Message};
 
-/// Of `plugin.proto`.
-pub const REVISION: u32 = 1;
+/// The revision of `plugin.proto`.
+pub(super) const REVISION: u32 = 1;
 
-pub const GET_INFO: &str = "/portico.provider.v1.Provider/GetInfo";
-pub const DESCRIBE: &str = "/portico.provider.v1.Provider/Describe";
-pub const ENSURE: &str = "/portico.provider.v1.Provider/Ensure";
-pub const UPDATE_NODES: &str = "/portico.provider.v1.Provider/UpdateNodes";
-pub const DELETE: &str = "/portico.provider.v1.Provider/Delete";
-pub const NEWS: &str = "/portico.provider.v1.Provider/News";
+pub(super) const GET_INFO: &str = "/portico.provider.v1.Provider/GetInfo";
+pub(super) const DESCRIBE: &str = "/portico.provider.v1.Provider/Describe";
+pub(super) const ENSURE: &str = "/portico.provider.v1.Provider/Ensure";
+pub(super) const UPDATE_NODES: &str = "/portico.provider.v1.Provider/UpdateNodes";
+pub(super) const DELETE: &str = "/portico.provider.v1.Provider/Delete";
+pub(super) const NEWS: &str = "/portico.provider.v1.Provider/News";
 
 #[derive(Clone, PartialEq, Message)]
-pub struct GetInfoRequest {
+pub(super) struct GetInfoRequest {
     #[prost(uint32, tag = "1")]
     pub revision: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Info {
+pub(super) struct Info {
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(string, tag = "2")]
@@ -194,7 +194,7 @@ pub struct Endpoint {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Description {
+pub(super) struct Description {
     #[prost(message, optional, tag = "1")]
     pub balancer: Option<Balancer>,
 }
@@ -226,10 +226,10 @@ pub enum IpMode {
 
 /// `UpdateNodesResponse`, `DeleteResponse` and `NewsRequest`, which have no fields.
 #[derive(Clone, Copy, PartialEq, Message)]
-pub struct Nothing {}
+pub(super) struct Nothing {}
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub struct NewsItem {
+pub(super) struct NewsItem {
     #[prost(enumeration = "NewsKind", tag = "1")]
     pub kind: i32,
 }

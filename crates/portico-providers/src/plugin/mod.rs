@@ -28,7 +28,7 @@ use messages as wire;
 use portico_controller::Shutdown;
 
 pub use client::Patience;
-pub use description::DESCRIPTION;
+pub(crate) use description::DESCRIPTION;
 pub use serve::{Served, serve};
 
 /// A provider that is another program.
@@ -50,7 +50,7 @@ impl Plugin {
         socket: &Path,
         patience: Patience,
         mut shutdown: Shutdown,
-    ) -> Result<Plugin, String> {
+    ) -> Result<Self, String> {
         let client = Client::new(socket, patience)?;
         let info = tokio::select! {
             info = client.info() => info.map_err(|status| no_info(socket, &status))?,
@@ -60,7 +60,7 @@ impl Plugin {
         let (sender, news) = watch::channel(News::default());
         tokio::spawn(news::follow(client.clone(), info.clone(), sender, shutdown));
         info!(plugin = info.name, version = info.version, socket = %socket.display(), "found the plugin");
-        Ok(Plugin {
+        Ok(Self {
             name: format!("plugin:{}", info.name),
             version: info.version,
             abilities: info.abilities.unwrap_or_default().into(),
@@ -70,6 +70,7 @@ impl Plugin {
         })
     }
 
+    /// The version that the plugin says to have.
     pub fn version(&self) -> &str {
         &self.version
     }

@@ -16,14 +16,19 @@ use portico_controller::Shutdown;
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Until the program ends or nobody listens.
-pub async fn follow(client: Client, info: Info, news: watch::Sender<News>, mut shutdown: Shutdown) {
+/// Runs until the program ends or the receiver is dropped.
+pub(super) async fn follow(
+    client: Client,
+    info: Info,
+    news: watch::Sender<News>,
+    mut shutdown: Shutdown,
+) {
     tokio::select! {
         () = listen(&client, &info, &news) => debug!("the plugin has no news"),
         () = news.closed() => {}
         _ = shutdown.wait_for(|stop| *stop) => {}
     }
-    // Whoever waits for news goes on waiting: a closed channel would be news.
+    // The sender is kept, since receivers would take a closed channel for news.
     news.closed().await;
 }
 

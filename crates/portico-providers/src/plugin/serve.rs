@@ -30,9 +30,11 @@ const MOST_CALLS: u32 = 256;
 
 /// What is served.
 pub struct Served {
+    /// Answers the calls.
     pub provider: Arc<dyn Provider>,
-    /// Of the plugin, for people.
+    /// The version of the plugin, for people.
     pub version: String,
+    /// What the provider does about what not every one can do, for the conformance test.
     pub can: Can,
 }
 

@@ -102,7 +102,7 @@ const SHORT: Patience = Patience {
 };
 
 impl Rig {
-    fn new() -> Rig {
+    fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("plugin.sock");
         let (sender, calls) = mpsc::channel(16);
@@ -111,7 +111,7 @@ impl Rig {
             news: watch::Sender::default(),
         });
         let (stop, stopped) = watch::channel(false);
-        Rig {
+        Self {
             _folder: folder,
             socket,
             provider,

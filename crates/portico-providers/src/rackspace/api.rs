@@ -12,12 +12,12 @@ use crate::cloud::{Call, CallError, Client, Dialect, Page, all_pages, found};
 /// A page of a list has no more.
 const PAGE: usize = 100;
 /// Ids in one request that deletes.
-pub const BATCH: usize = 10;
+pub(super) const BATCH: usize = 10;
 
 /// In lists without nodes and what follows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LoadBalancer {
+pub(super) struct LoadBalancer {
     pub id: u64,
     pub name: String,
     pub status: String,
@@ -34,22 +34,22 @@ pub struct LoadBalancer {
 
 impl LoadBalancer {
     /// It is as good as deleted, or deleted: those are shown for months.
-    pub fn is_leaving(&self) -> bool {
+    pub(super) fn is_leaving(&self) -> bool {
         ["PENDING_DELETE", "DELETED"].contains(&self.status.as_str())
     }
 
     /// It takes no writes, and will.
-    pub fn is_pending(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         ["BUILD", "PENDING_UPDATE"].contains(&self.status.as_str())
     }
 
-    pub fn state(&self) -> String {
+    pub(super) fn state(&self) -> String {
         format!("load balancer {} is {}", self.id, self.status)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct VirtualIp {
+pub(super) struct VirtualIp {
     pub id: u64,
     pub address: IpAddr,
     /// `PUBLIC` or `SERVICENET`
@@ -58,7 +58,7 @@ pub struct VirtualIp {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Node {
+pub(super) struct Node {
     pub id: u64,
     /// People may have added one by name.
     pub address: String,
@@ -67,7 +67,7 @@ pub struct Node {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HealthMonitor {
+pub(super) struct HealthMonitor {
     #[serde(rename = "type")]
     pub kind: String,
     pub delay: u16,
@@ -77,12 +77,12 @@ pub struct HealthMonitor {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SessionPersistence {
+pub(super) struct SessionPersistence {
     pub persistence_type: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct NetworkItem {
+pub(super) struct NetworkItem {
     pub id: u64,
     pub address: String,
     #[serde(rename = "type")]
@@ -91,7 +91,7 @@ pub struct NetworkItem {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NewLoadBalancer {
+pub(super) struct NewLoadBalancer {
     pub name: String,
     pub protocol: &'static str,
     pub port: u16,
@@ -111,14 +111,14 @@ pub struct NewLoadBalancer {
 
 /// What can be changed as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Settings {
+pub(super) struct Settings {
     pub algorithm: String,
     pub timeout: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum NewVirtualIp {
+pub(super) enum NewVirtualIp {
     Shared {
         id: u64,
     },
@@ -133,27 +133,27 @@ pub enum NewVirtualIp {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct NewNode {
+pub(super) struct NewNode {
     pub address: String,
     pub port: u16,
     pub condition: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct NewItem {
+pub(super) struct NewItem {
     pub address: String,
     #[serde(rename = "type")]
     pub kind: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Meta {
+pub(super) struct Meta {
     pub key: &'static str,
     pub value: String,
 }
 
 #[derive(Clone)]
-pub struct Api {
+pub(super) struct Api {
     pub client: Arc<Client>,
     /// `https://ord.loadbalancers.api.rackspacecloud.com/v1.0/1234`
     pub url: String,
@@ -161,7 +161,7 @@ pub struct Api {
 
 impl Api {
     /// All of the account, without details.
-    pub async fn list(&self) -> Result<Vec<LoadBalancer>, CallError> {
+    pub(super) async fn list(&self) -> Result<Vec<LoadBalancer>, CallError> {
         all_pages(|marker: Option<u64>| async move {
             let call =
                 Call::get("loadbalancers.list", self.all()).query("limit", &PAGE.to_string());
@@ -187,7 +187,7 @@ impl Api {
         .await
     }
 
-    pub async fn get(&self, id: u64) -> Result<Option<LoadBalancer>, CallError> {
+    pub(super) async fn get(&self, id: u64) -> Result<Option<LoadBalancer>, CallError> {
         let reply = found(
             self.client
                 .send(Call::get("loadbalancers.get", self.one(id, "")))
@@ -198,7 +198,7 @@ impl Api {
             .transpose()
     }
 
-    pub async fn create(&self, new: &NewLoadBalancer) -> Result<LoadBalancer, CallError> {
+    pub(super) async fn create(&self, new: &NewLoadBalancer) -> Result<LoadBalancer, CallError> {
         let call =
             Call::post("loadbalancers.create", self.all()).json(&json!({ "loadBalancer": new }));
         let Shown { load_balancer } = self.client.send(call).await?.json()?;
@@ -206,7 +206,7 @@ impl Api {
     }
 
     /// All or none.
-    pub async fn delete(&self, ids: &[u64]) -> Result<(), CallError> {
+    pub(super) async fn delete(&self, ids: &[u64]) -> Result<(), CallError> {
         let call = match ids {
             [id] => Call::delete("loadbalancers.delete", self.one(*id, "")),
             ids => with_ids(Call::delete("loadbalancers.delete", self.all()), ids),
@@ -214,7 +214,7 @@ impl Api {
         self.client.send(call).await.map(drop)
     }
 
-    pub async fn update(&self, id: u64, settings: &Settings) -> Result<(), CallError> {
+    pub(super) async fn update(&self, id: u64, settings: &Settings) -> Result<(), CallError> {
         let call = Call::put("loadbalancers.update", self.one(id, "")).repeatable();
         self.client
             .send(call.json(&json!({ "loadBalancer": settings })))
@@ -222,7 +222,11 @@ impl Api {
             .map(drop)
     }
 
-    pub async fn set_monitor(&self, id: u64, monitor: &HealthMonitor) -> Result<(), CallError> {
+    pub(super) async fn set_monitor(
+        &self,
+        id: u64,
+        monitor: &HealthMonitor,
+    ) -> Result<(), CallError> {
         let call = Call::put("healthmonitor.update", self.one(id, "/healthmonitor")).repeatable();
         self.client
             .send(call.json(&json!({ "healthMonitor": monitor })))
@@ -230,7 +234,7 @@ impl Api {
             .map(drop)
     }
 
-    pub async fn set_persistence(
+    pub(super) async fn set_persistence(
         &self,
         id: u64,
         wanted: Option<&SessionPersistence>,
@@ -244,20 +248,24 @@ impl Api {
         self.client.send(call).await.map(drop)
     }
 
-    /// As they are then.
-    pub async fn add_nodes(&self, id: u64, nodes: &[NewNode]) -> Result<Vec<Node>, CallError> {
+    /// Adds nodes, and returns them as the cloud has them.
+    pub(super) async fn add_nodes(
+        &self,
+        id: u64,
+        nodes: &[NewNode],
+    ) -> Result<Vec<Node>, CallError> {
         let call =
             Call::post("nodes.create", self.one(id, "/nodes")).json(&json!({ "nodes": nodes }));
         let Nodes { nodes } = self.client.send(call).await?.json()?;
         Ok(nodes)
     }
 
-    pub async fn remove_nodes(&self, id: u64, nodes: &[u64]) -> Result<(), CallError> {
+    pub(super) async fn remove_nodes(&self, id: u64, nodes: &[u64]) -> Result<(), CallError> {
         let call = with_ids(Call::delete("nodes.delete", self.one(id, "/nodes")), nodes);
         self.client.send(call).await.map(drop)
     }
 
-    pub async fn add_items(&self, id: u64, items: &[NewItem]) -> Result<(), CallError> {
+    pub(super) async fn add_items(&self, id: u64, items: &[NewItem]) -> Result<(), CallError> {
         let call = Call::post("accesslist.create", self.one(id, "/accesslist"));
         self.client
             .send(call.json(&json!({ "accessList": items })))
@@ -266,7 +274,7 @@ impl Api {
     }
 
     /// None is all.
-    pub async fn remove_items(&self, id: u64, items: &[u64]) -> Result<(), CallError> {
+    pub(super) async fn remove_items(&self, id: u64, items: &[u64]) -> Result<(), CallError> {
         let call = with_ids(
             Call::delete("accesslist.delete", self.one(id, "/accesslist")),
             items,
@@ -306,7 +314,7 @@ struct Nodes {
 }
 
 /// It does not take a write now, and will later.
-pub fn is_busy(error: &CallError) -> bool {
+pub(super) fn is_busy(error: &CallError) -> bool {
     let says_so = |message: &str| message.contains("immutable") || message.contains("not ACTIVE");
     error
         .status()
@@ -314,7 +322,7 @@ pub fn is_busy(error: &CallError) -> bool {
 }
 
 /// Load balancers tell mistakes at the top, Identity and what counts requests under a name.
-pub const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: Dialect = Dialect {
     read: |body| {
         let answer: Value = serde_json::from_slice(body).ok()?;
         let text = |value: &Value| value.as_str().map(str::to_owned);

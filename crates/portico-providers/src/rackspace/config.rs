@@ -6,17 +6,21 @@ use secrecy::SecretString;
 use crate::cloud::{Ini, IniError};
 
 const AUTH_URL: &str = "https://identity.api.rackspacecloud.com/v2.0";
-/// What an account has if nobody asked for more.
+/// The limit of an account by default.
 const NODE_LIMIT: usize = 25;
 
 const KEYS: &[&str] = &["auth-url", "username", "api-key", "region", "node-limit"];
 
+/// What the file says.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Without the version of its API.
     pub auth_url: String,
+    /// The name of the user.
     pub username: String,
+    /// The API key of the user.
     pub api_key: SecretString,
+    /// The region of the load balancers.
     pub region: String,
     /// Nodes that a load balancer of the account takes.
     pub node_limit: usize,
@@ -35,7 +39,7 @@ impl Config {
     pub fn parse(
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Config, ConfigError> {
+    ) -> Result<Self, ConfigError> {
         let global = Ini::parse(text)?.section("global");
         global.only(KEYS)?;
         let value = |key: &'static str, name: &'static str| {
@@ -47,7 +51,7 @@ impl Config {
         };
         let needed = |key, name| value(key, name).ok_or(ConfigError::Missing(key, name));
         let auth_url = value("auth-url", "RS_AUTH_URL").unwrap_or_else(|| AUTH_URL.to_owned());
-        Ok(Config {
+        Ok(Self {
             auth_url: auth_url
                 .trim_end_matches('/')
                 .trim_end_matches("/v2.0")

@@ -3,7 +3,7 @@
 use super::wanted::{ALGORITHM, INTERNAL, TIMEOUT};
 use crate::description::Description;
 
-pub const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: Description = Description {
     name: super::NAME,
     summary: "Rackspace Cloud Load Balancers: one for each port of a Service, which share its \
               address.",

@@ -1,5 +1,5 @@
-//! Who asks, and where load balancers are (Identity v2.0): an API key becomes a token, which comes
-//! with the catalog.
+//! Credentials, and the address of the load balancers' API (Identity v2.0): an API key becomes a
+//! token, which comes with the catalog.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ const OPERATION: &str = "tokens.create";
 const NAME: &str = "cloudLoadBalancers";
 const KIND: &str = "rax:load-balancer";
 
-pub struct Identity {
+pub(super) struct Identity {
     pub client: Client,
     pub config: Config,
 }
 
 impl LogIn for Identity {
-    /// Of the API of load balancers, with the account.
+    /// The address of the load balancers' API, with the account.
     type Place = String;
 
     fn log_in(&self) -> BoxFuture<'_, Result<(Token, String), CallError>> {
@@ -36,7 +36,7 @@ impl LogIn for Identity {
         } = &self.config;
         let credentials = json!({"username": username, "apiKey": api_key.expose_secret()});
         let body = json!({"auth": {"RAX-KSKEY:apiKeyCredentials": credentials}});
-        // A token that nobody knows of ends by itself.
+        // A token whose answer was lost expires by itself.
         let call = Call::post(OPERATION, format!("{auth_url}/v2.0/tokens"))
             .json(&body)
             .repeatable();

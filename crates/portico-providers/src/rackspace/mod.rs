@@ -4,7 +4,7 @@
 //! They are proxies: connections reach the nodes from addresses of the cloud (`ipMode: Proxy`). All
 //! carry the Service's uid in their names, and are found by that (design/0023).
 //!
-//! - `config`, `identity`: where it is, and who asks.
+//! - `config`, `identity`: the API's address, and credentials.
 //! - `api`: the cloud's resources and calls.
 //! - `wanted`, `plan`: what a Service wants, and the steps to it. Pure.
 //! - `work`: does them.
@@ -22,8 +22,8 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use api::{Api, DIALECT, LoadBalancer};
-pub use config::{Config, ConfigError};
-pub use description::DESCRIPTION;
+pub use config::Config;
+pub(crate) use description::DESCRIPTION;
 use identity::Identity;
 use wanted::Wanted;
 use work::Work;
@@ -43,9 +43,13 @@ const RATE: u32 = 5;
 
 /// What it is made of beside its configuration.
 pub struct Parts {
+    /// Sends requests.
     pub transport: Arc<dyn Transport>,
+    /// How often calls are made and repeated.
     pub pace: Pace,
+    /// How often a load balancer that is being built is looked at.
     pub poll: Poll,
+    /// Where calls are counted.
     pub metrics: CallMetrics,
 }
 
@@ -60,8 +64,8 @@ pub struct Rackspace {
 }
 
 impl Rackspace {
-    /// From `--cloud-config` and the environment.
-    pub fn start(start: &Start) -> Result<Rackspace, String> {
+    /// Starts the provider with `--cloud-config` and the environment.
+    pub fn start(start: &Start) -> Result<Self, String> {
         let text = match &start.config {
             Some(path) => std::fs::read_to_string(path)
                 .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
@@ -82,7 +86,7 @@ impl Rackspace {
             ..Pace::default()
         };
         let metrics = start.metrics.clone();
-        Ok(Rackspace::new(
+        Ok(Self::new(
             config,
             Parts {
                 transport,
@@ -93,7 +97,8 @@ impl Rackspace {
         ))
     }
 
-    pub fn new(config: Config, parts: Parts) -> Rackspace {
+    /// A provider on this cloud.
+    pub fn new(config: Config, parts: Parts) -> Self {
         let setup = |authorize| Setup {
             provider: NAME,
             transport: Arc::clone(&parts.transport),
@@ -109,7 +114,7 @@ impl Rackspace {
         });
         let tokens = Tokens::new(identity.clone(), Header::Named(TOKEN));
         let client = Arc::new(Client::new(setup(Arc::new(tokens))));
-        Rackspace {
+        Self {
             config,
             identity,
             client,

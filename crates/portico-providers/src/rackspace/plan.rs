@@ -12,7 +12,7 @@ use crate::cloud::requested_ip;
 use crate::{Family, Host, Ingress, ProviderError, Request};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct Plan {
     /// What a load balancer that is created gets. After the first, those of the first.
     pub addresses: Vec<NewVirtualIp>,
     /// What is for one load balancer stands together.
@@ -21,7 +21,7 @@ pub struct Plan {
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     Create(Box<NewLoadBalancer>),
     Update(u64, Settings),
     SetMonitor(u64, HealthMonitor),
@@ -36,23 +36,23 @@ pub enum Step {
 
 impl Step {
     /// What is busy afterwards.
-    pub fn target(&self) -> Option<u64> {
+    pub(super) fn target(&self) -> Option<u64> {
         match self {
-            Step::Create(_) | Step::Delete(_) => None,
-            Step::Update(id, _)
-            | Step::SetMonitor(id, _)
-            | Step::SetPersistence(id, _)
-            | Step::AddNodes(id, _)
-            | Step::RemoveNodes(id, _)
-            | Step::AddItems(id, _)
-            | Step::RemoveItems(id, _) => Some(*id),
+            Self::Create(_) | Self::Delete(_) => None,
+            Self::Update(id, _)
+            | Self::SetMonitor(id, _)
+            | Self::SetPersistence(id, _)
+            | Self::AddNodes(id, _)
+            | Self::RemoveNodes(id, _)
+            | Self::AddItems(id, _)
+            | Self::RemoveItems(id, _) => Some(*id),
         }
     }
 }
 
 /// `own` with details, `all` of the account. What is new is made before what is old goes, so that
 /// the address is never without a load balancer, which would be its end.
-pub fn plan(
+pub(super) fn plan(
     wanted: &Wanted,
     own: &[LoadBalancer],
     all: &[LoadBalancer],
@@ -94,7 +94,7 @@ pub fn plan(
 
 /// The addresses of a Service: those that people know, else those of the oldest load balancer. In
 /// order of its families.
-pub fn addresses(own: &[LoadBalancer], request: &Request) -> Vec<VirtualIp> {
+pub(super) fn addresses(own: &[LoadBalancer], request: &Request) -> Vec<VirtualIp> {
     let is_published = |address: IpAddr| {
         request
             .ingress

@@ -14,9 +14,9 @@ use super::config::Config;
 use crate::{Family, Node, Port, Protocol, ProviderError, Request};
 
 /// `true`: an address of ServiceNet, which only machines of the region reach.
-pub const INTERNAL: &str = "service.beta.kubernetes.io/rackspace-internal-load-balancer";
-pub const ALGORITHM: &str = "service.beta.kubernetes.io/rackspace-load-balancer-algorithm";
-pub const TIMEOUT: &str = "service.beta.kubernetes.io/rackspace-load-balancer-timeout";
+pub(super) const INTERNAL: &str = "service.beta.kubernetes.io/rackspace-internal-load-balancer";
+pub(super) const ALGORITHM: &str = "service.beta.kubernetes.io/rackspace-load-balancer-algorithm";
+pub(super) const TIMEOUT: &str = "service.beta.kubernetes.io/rackspace-load-balancer-timeout";
 
 /// Those that need no weights.
 const ALGORITHMS: [&str; 3] = ["RANDOM", "ROUND_ROBIN", "LEAST_CONNECTIONS"];
@@ -26,11 +26,11 @@ const LONGEST_IDLE: u16 = 120;
 /// Letters of a name, and of a value in metadata.
 const LONGEST_NAME: usize = 128;
 const LONGEST_VALUE: usize = 256;
-pub const MOST_ITEMS: usize = 100;
+pub(super) const MOST_ITEMS: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Of addresses: `PUBLIC` or `SERVICENET`.
+pub(super) struct Wanted {
+    /// The kind of addresses: `PUBLIC` or `SERVICENET`.
     pub kind: &'static str,
     /// In order of protocol and port, without addresses: they share those.
     pub balancers: Vec<NewLoadBalancer>,
@@ -39,7 +39,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    pub fn new(request: &Request, config: &Config) -> Result<Wanted, ProviderError> {
+    pub(super) fn new(request: &Request, config: &Config) -> Result<Self, ProviderError> {
         let internal = annotation(request, INTERNAL, "true or false")?.unwrap_or(false);
         let kind = if internal { "SERVICENET" } else { "PUBLIC" };
         let only_v6 = request.families == [Family::V6];
@@ -57,15 +57,15 @@ impl Wanted {
         }
         // The vendor takes UDP beside TCP on one port, but not always TCP beside UDP.
         balancers.sort_by_key(|balancer| (balancer.protocol, balancer.port));
-        Ok(Wanted {
+        Ok(Self {
             kind,
             balancers,
             most_nodes: config.node_limit,
         })
     }
 
-    /// Addresses that nobody has yet.
-    pub fn new_addresses(&self, request: &Request) -> Vec<NewVirtualIp> {
+    /// Addresses that have to be created.
+    pub(super) fn new_addresses(&self, request: &Request) -> Vec<NewVirtualIp> {
         let ip_version = match request.families[..] {
             _ if self.kind == "SERVICENET" => None,
             [Family::V6] => Some("IPV6"),
@@ -87,7 +87,7 @@ fn name(request: &Request) -> String {
     )
 }
 
-pub fn is_owned(balancer: &LoadBalancer, balancer_name: &str) -> bool {
+pub(super) fn is_owned(balancer: &LoadBalancer, balancer_name: &str) -> bool {
     balancer.name.split(' ').next() == Some(balancer_name)
 }
 
@@ -194,8 +194,8 @@ fn address(node: &Node, request: &Request) -> Option<IpAddr> {
         .find(|address| Family::of(*address) == family)
 }
 
-/// One that is wanted, or one that is there, written as all are.
-pub fn node(address: &str, port: u16) -> NewNode {
+/// A node in the form in which all are compared.
+pub(super) fn node(address: &str, port: u16) -> NewNode {
     let address = address
         .parse::<IpAddr>()
         .map_or_else(|_| address.to_owned(), |parsed| parsed.to_string());
@@ -207,7 +207,7 @@ pub fn node(address: &str, port: u16) -> NewNode {
 }
 
 /// The same for network items.
-pub fn item(address: &str, kind: &str) -> NewItem {
+pub(super) fn item(address: &str, kind: &str) -> NewItem {
     let network = IpNet::from_str(address).or_else(|_| address.parse::<IpAddr>().map(IpNet::from));
     let address = network.map_or_else(
         |_| address.to_owned(),
@@ -295,7 +295,7 @@ fn bad_annotation(name: &str, value: &str, choices: &str) -> ProviderError {
     )
 }
 
-pub fn refused(reason: &'static str, message: String) -> ProviderError {
+pub(super) fn refused(reason: &'static str, message: String) -> ProviderError {
     ProviderError::Refused { reason, message }
 }
 

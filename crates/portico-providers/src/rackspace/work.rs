@@ -14,7 +14,7 @@ use crate::cloud::{CallError, Poll, Progress, wait_for};
 const TRIES: usize = 3;
 
 /// The load balancers of a Service, and calls about them.
-pub struct Work<'a> {
+pub(super) struct Work<'a> {
     pub api: Api,
     pub poll: &'a Poll,
     /// What they are found by.
@@ -22,13 +22,16 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
-    pub fn own<'b>(&self, all: &'b [LoadBalancer]) -> impl Iterator<Item = &'b LoadBalancer> {
+    pub(super) fn own<'b>(
+        &self,
+        all: &'b [LoadBalancer],
+    ) -> impl Iterator<Item = &'b LoadBalancer> {
         all.iter()
             .filter(|balancer| is_owned(balancer, self.name) && !balancer.is_leaving())
     }
 
     /// All of the account, when those of the Service can be written to.
-    pub async fn settled(&self) -> Result<Vec<LoadBalancer>, ProviderError> {
+    pub(super) async fn settled(&self) -> Result<Vec<LoadBalancer>, ProviderError> {
         let settled = wait_for(self.poll, || async {
             let all = self.api.list().await?;
             let pending = self
@@ -41,9 +44,9 @@ impl Work<'_> {
         Ok(settled)
     }
 
-    /// Those of the Service that work, with details. What failed before anybody used it goes; later
-    /// it may still carry traffic.
-    pub async fn working(
+    /// The load balancers of the Service that work, with details. One that failed before it was
+    /// used is deleted; later it may still carry traffic.
+    pub(super) async fn working(
         &self,
         all: &[LoadBalancer],
         in_use: bool,
@@ -67,7 +70,7 @@ impl Work<'_> {
 
     /// What there is afterwards. All that is created is ready then; what is changed works, and may
     /// still be busy.
-    pub async fn run(
+    pub(super) async fn run(
         &self,
         plan: Plan,
         mut own: Vec<LoadBalancer>,
@@ -102,8 +105,8 @@ impl Work<'_> {
         Ok(own)
     }
 
-    /// Those of the Service that were just created, when they are ready. One by itself: a look at
-    /// all is a call for each hundred in the account.
+    /// Waits for the load balancers that were just created. Each is read by itself: a list is a
+    /// call for each hundred in the account.
     async fn looked(&self, created: &[u64]) -> Result<Vec<LoadBalancer>, ProviderError> {
         let [id] = created else {
             return Ok(self.own(&self.settled().await?).cloned().collect());
@@ -152,7 +155,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// In the cloud, and then here.
+    /// Makes a change in the cloud, and then in what is remembered.
     async fn change(&self, step: Step, balancer: &mut LoadBalancer) -> Result<(), ProviderError> {
         let api = &self.api;
         match step {
@@ -197,7 +200,7 @@ impl Work<'_> {
     }
 
     /// They are gone soon after this returns, and cannot come back.
-    pub async fn delete(&self, ids: &[u64]) -> Result<(), ProviderError> {
+    pub(super) async fn delete(&self, ids: &[u64]) -> Result<(), ProviderError> {
         for ids in ids.chunks(BATCH) {
             info!(name = self.name, ?ids, "deleting load balancers");
             self.write(|| self.api.delete(ids)).await?;
@@ -205,7 +208,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The last change, or somebody else's, may not be over yet: then it is waited for.
+    /// The last change, or one of another client, may not be over yet: then it is waited for.
     async fn write<T, F>(&self, send: impl Fn() -> F) -> Result<T, ProviderError>
     where
         F: Future<Output = Result<T, CallError>>,
@@ -234,7 +237,7 @@ fn failed_as(balancer: &LoadBalancer) -> ProviderError {
     ))
 }
 
-/// What would be answered again until somebody does something about it.
+/// The error for an answer that would not change by itself; an operator has to act.
 fn refusal(error: CallError) -> ProviderError {
     let Some(status) = error
         .status()
@@ -243,7 +246,7 @@ fn refusal(error: CallError) -> ProviderError {
         return error.into();
     };
     let reason = match status.status.as_u16() {
-        // Of what is gone already nobody has to do anything.
+        // What is gone already needs no action.
         400 if !status.message.contains("could not be found") => "Rejected",
         403 => "Forbidden",
         413 => "QuotaExceeded",

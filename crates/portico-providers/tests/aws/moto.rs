@@ -21,9 +21,9 @@ use super::world;
 const REGION: &str = "us-east-1";
 /// Calls that make the users; those after them are checked.
 const FREE_CALLS: usize = 6;
-pub const CLUSTER_TAG: &str = "kubernetes.io/cluster/conformance";
+pub(crate) const CLUSTER_TAG: &str = "kubernetes.io/cluster/conformance";
 
-pub struct Moto {
+pub(crate) struct Moto {
     _process: Child,
     url: String,
     transport: Arc<dyn Transport>,
@@ -79,7 +79,7 @@ async fn serve() -> (Child, String) {
 }
 
 impl Moto {
-    pub async fn start() -> Moto {
+    pub(crate) async fn start() -> Self {
         let (process, url) = serve().await;
         let transport: Arc<dyn Transport> = Arc::new(Http::new(&HttpOptions::default()).unwrap());
         let nobody = Credentials {
@@ -87,7 +87,7 @@ impl Moto {
             secret: "none".into(),
             token: None,
         };
-        let mut moto = Moto {
+        let mut moto = Self {
             _process: process,
             url,
             transport,
@@ -104,7 +104,7 @@ impl Moto {
         moto
     }
 
-    pub fn service(
+    pub(crate) fn service(
         &self,
         name: &'static str,
         version: &'static str,
@@ -142,15 +142,15 @@ impl Moto {
         }
     }
 
-    pub fn ec2(&self) -> Service {
+    pub(crate) fn ec2(&self) -> Service {
         self.service("ec2", "2016-11-15", &self.admin)
     }
 
-    pub fn network(&self) -> Service {
+    pub(crate) fn network(&self) -> Service {
         self.service("elasticloadbalancing", "2015-12-01", &self.admin)
     }
 
-    pub fn classic(&self) -> Service {
+    pub(crate) fn classic(&self) -> Service {
         self.service("elasticloadbalancing", "2012-06-01", &self.admin)
     }
 
@@ -279,7 +279,7 @@ impl Moto {
             .unwrap()
     }
 
-    pub fn nodes(&self) -> Vec<Node> {
+    pub(crate) fn nodes(&self) -> Vec<Node> {
         let node = |(id, number): (&String, u8)| Node {
             name: format!("node-{number}"),
             provider_id: format!("aws:///us-east-1a/{id}"),
@@ -288,7 +288,7 @@ impl Moto {
         self.instances.iter().zip(1..).map(node).collect()
     }
 
-    pub fn provider(&self, credentials: &Credentials) -> Aws {
+    pub(crate) fn provider(&self, credentials: &Credentials) -> Aws {
         let endpoint = |service: &str| Endpoint {
             service: service.to_owned(),
             url: self.url.clone(),
@@ -328,7 +328,7 @@ impl Moto {
     }
 
     /// A secret that is wrong in its last letter is not enough.
-    pub async fn signatures_are_checked(&self) {
+    pub(crate) async fn signatures_are_checked(&self) {
         let wrong = Credentials {
             secret: "wrong".into(),
             ..self.controller.clone()
@@ -344,7 +344,7 @@ impl Moto {
     }
 
     /// The controller can do no more than it needs to.
-    pub async fn permissions_are_checked(&self) {
+    pub(crate) async fn permissions_are_checked(&self) {
         let ec2 = self.service("ec2", "2016-11-15", &self.controller);
         let answer = ec2
             .ask(Query::write("ec2.TerminateInstances").set("InstanceId.1", &self.instances[0]))
@@ -353,7 +353,7 @@ impl Moto {
         assert!(message.contains("AccessDenied"), "{message}");
     }
 
-    pub async fn an_instance_that_is_gone_keeps_no_other_out(&self) {
+    pub(crate) async fn an_instance_that_is_gone_keeps_no_other_out(&self) {
         let stop = Query::write("ec2.StopInstances").set("InstanceId.1", &self.instances[1]);
         self.ec2().ask(stop).await.unwrap();
         let (provider, request) = (
@@ -371,7 +371,7 @@ impl Moto {
     }
 
     /// And taken back.
-    pub async fn what_annotations_say_is_set(&self) {
+    pub(crate) async fn what_annotations_say_is_set(&self) {
         let cross = ("cross-zone-load-balancing-enabled", "true");
         let (proxy, tags) = (
             ("proxy-protocol", "*"),

@@ -22,7 +22,7 @@ const NOISE: &[&str] = &[
 ];
 const SERVICE: &str = "kubernetes.io/service-name";
 
-pub fn request(name: &str) -> Request {
+pub(crate) fn request(name: &str) -> Request {
     let port = Port {
         name: "http".to_owned(),
         protocol: Protocol::Tcp,
@@ -281,7 +281,7 @@ async fn groups(ec2: &Service) -> Result<Vec<(bool, String)>, String> {
     Ok(all)
 }
 
-pub async fn owned(moto: &Moto) -> Result<Vec<String>, String> {
+pub(crate) async fn owned(moto: &Moto) -> Result<Vec<String>, String> {
     Ok(all(moto)
         .await?
         .into_iter()

@@ -12,9 +12,9 @@ use portico_testbed::Process;
 
 /// For any one thing to be there.
 const PATIENCE: Duration = Duration::from_secs(120);
-pub const PASSWORD: &str = "secret";
+pub(crate) const PASSWORD: &str = "secret";
 
-pub struct Cloud {
+pub(crate) struct Cloud {
     pub keystone: u16,
     pub neutron: u16,
     pub octavia: u16,
@@ -24,7 +24,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    pub fn start() -> Cloud {
+    pub(crate) fn start() -> Self {
         let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("openstack");
         assert!(
             venv.join("bin/octavia-worker").exists(),
@@ -33,7 +33,7 @@ impl Cloud {
         );
         let (keystone, neutron, octavia) = (free_port(), free_port(), free_port());
         let folder = tempfile::tempdir().unwrap();
-        let mut cloud = Cloud {
+        let mut cloud = Self {
             keystone,
             neutron,
             octavia,
@@ -355,7 +355,7 @@ impl Cloud {
     }
 
     /// As an operator with a hand in Octavia's database would.
-    pub fn sql(&self, statement: &str) {
+    pub(crate) fn sql(&self, statement: &str) {
         let script = "import pymysql, sys; c = pymysql.connect(unix_socket=sys.argv[1], user='root', \
                       database='octavia', autocommit=True); c.cursor().execute(sys.argv[2])";
         self.run(

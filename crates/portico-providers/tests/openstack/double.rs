@@ -23,7 +23,7 @@ struct Double {
 }
 
 impl Double {
-    async fn new() -> Double {
+    async fn new() -> Self {
         let memory = Arc::new(Memory::default());
         let urls = [
             format!("{URL}/v3"),
@@ -32,7 +32,7 @@ impl Double {
         ];
         let raw = Raw::new(memory::transport(&memory), Some(ROOT.to_owned()), urls);
         settle_others(&raw, "sub", "world").await;
-        Double {
+        Self {
             memory,
             raw,
             plan: Arc::default(),

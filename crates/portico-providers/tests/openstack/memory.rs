@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::raw::{Tree, floating_line, is_ours};
 
-pub const URL: &str = "http://memory.test";
+pub(crate) const URL: &str = "http://memory.test";
 /// Valid whatever happens.
-pub const ROOT: &str = "root";
+pub(crate) const ROOT: &str = "root";
 /// For how many requests a load balancer is pending.
 const PENDING: u64 = 2;
 
@@ -23,7 +23,7 @@ type Things = BTreeMap<String, Value>;
 type Answer = Result<(u16, Value), (u16, String)>;
 
 #[derive(Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     state: Mutex<State>,
 }
 
@@ -41,18 +41,18 @@ struct State {
 
 impl Memory {
     /// Tokens that were given out are no longer good.
-    pub fn expire(&self) {
+    pub(crate) fn expire(&self) {
         self.state.lock().unwrap().token += 1;
     }
 
     /// The next load balancers end in `ERROR`.
-    pub fn fail_next(&self, count: u32) {
+    pub(crate) fn fail_next(&self, count: u32) {
         self.state.lock().unwrap().failing = count;
     }
 
     /// Load balancers and floating IPs of the test's Services, or of others, without a call: time
     /// stands still.
-    pub fn lines(&self, ours: bool) -> Vec<String> {
+    pub(crate) fn lines(&self, ours: bool) -> Vec<String> {
         let mut state = self.state.lock().unwrap();
         let mut lines = Vec::new();
         for balancer in state
@@ -86,7 +86,7 @@ impl Memory {
     }
 
     /// As somebody with another client would.
-    pub fn change(&self, collection: &'static str, change: impl Fn(&mut Value)) {
+    pub(crate) fn change(&self, collection: &'static str, change: impl Fn(&mut Value)) {
         self.state
             .lock()
             .unwrap()
@@ -96,7 +96,7 @@ impl Memory {
     }
 }
 
-pub fn transport(memory: &Arc<Memory>) -> Arc<dyn Transport> {
+pub(crate) fn transport(memory: &Arc<Memory>) -> Arc<dyn Transport> {
     let memory = Arc::clone(memory);
     Arc::new(
         move |request: Request<Bytes>| -> Result<Response<Bytes>, TransportError> {

@@ -14,7 +14,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 /// Calls with a token.
-pub struct Raw {
+pub(super) struct Raw {
     client: Client,
     pub keystone: String,
     pub neutron: String,
@@ -22,7 +22,11 @@ pub struct Raw {
 }
 
 impl Raw {
-    pub fn new(transport: Arc<dyn Transport>, token: Option<String>, urls: [String; 3]) -> Raw {
+    pub(super) fn new(
+        transport: Arc<dyn Transport>,
+        token: Option<String>,
+        urls: [String; 3],
+    ) -> Self {
         let header = Header::Named(HeaderName::from_static("x-auth-token"));
         let authorize: Arc<dyn Authorize> = match token {
             Some(token) => Arc::new(Fixed {
@@ -50,7 +54,7 @@ impl Raw {
             metrics,
         };
         let [keystone, neutron, octavia] = urls;
-        Raw {
+        Self {
             client: Client::new(setup),
             keystone,
             neutron,
@@ -76,7 +80,7 @@ impl Raw {
             .map_err(|error| format!("{method} {url}: {error}"))
     }
 
-    pub async fn post(&self, url: String, body: Value) -> Value {
+    pub(super) async fn post(&self, url: String, body: Value) -> Value {
         self.send(Method::POST, url, Some(&body))
             .await
             .unwrap()
@@ -84,11 +88,11 @@ impl Raw {
             .unwrap()
     }
 
-    pub async fn put(&self, url: String, body: Value) {
+    pub(super) async fn put(&self, url: String, body: Value) {
         self.send(Method::PUT, url, Some(&body)).await.unwrap();
     }
 
-    pub async fn get(&self, url: String) -> Result<Value, String> {
+    pub(super) async fn get(&self, url: String) -> Result<Value, String> {
         self.send(Method::GET, url, None)
             .await?
             .json()
@@ -108,7 +112,7 @@ impl Raw {
     }
 
     /// A token, and nothing else of the answer.
-    pub async fn log_in(&self, auth: Value) -> String {
+    pub(super) async fn log_in(&self, auth: Value) -> String {
         let reply = self
             .send(
                 Method::POST,
@@ -120,11 +124,11 @@ impl Raw {
         reply.header("x-subject-token").unwrap().to_owned()
     }
 
-    pub async fn load_balancers(&self) -> Result<Vec<Value>, String> {
+    pub(super) async fn load_balancers(&self) -> Result<Vec<Value>, String> {
         self.list(&self.octavia, "loadbalancers").await
     }
 
-    pub async fn floating_ips(&self) -> Result<Vec<Value>, String> {
+    pub(super) async fn floating_ips(&self) -> Result<Vec<Value>, String> {
         self.list(&self.neutron, "floatingips").await
     }
 
@@ -185,7 +189,7 @@ impl Raw {
 }
 
 /// Whether a load balancer or a floating IP was made for a Service of the test.
-pub fn is_ours(it: &Value) -> bool {
+pub(super) fn is_ours(it: &Value) -> bool {
     let is = |field: &str, prefix: &str| {
         it[field]
             .as_str()
@@ -196,7 +200,7 @@ pub fn is_ours(it: &Value) -> bool {
 }
 
 /// A load balancer with everything in it. Members and monitors have `pool_id`.
-pub struct Tree {
+pub(super) struct Tree {
     pub balancer: Value,
     pub listeners: Vec<Value>,
     pub pools: Vec<Value>,
@@ -205,7 +209,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub fn lines(&self) -> Vec<String> {
+    pub(super) fn lines(&self) -> Vec<String> {
         let pool = |id: &Value| {
             self.pools
                 .iter()
@@ -279,7 +283,7 @@ impl Tree {
     }
 }
 
-pub fn floating_line(ip: &Value) -> String {
+pub(super) fn floating_line(ip: &Value) -> String {
     let attached = if ip["port_id"].is_null() {
         "free"
     } else {
@@ -324,7 +328,7 @@ impl World for Raw {
 
 /// A load balancer that is somebody else's, with everything in it, and free addresses that are too.
 /// The addresses.
-pub async fn settle_others(raw: &Raw, subnet: &str, external: &str) -> String {
+pub(super) async fn settle_others(raw: &Raw, subnet: &str, external: &str) -> String {
     let pool = json!({
         "name": "their-pool", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
         "members": [{"name": "node-1", "address": "10.20.200.1", "protocol_port": 1}],

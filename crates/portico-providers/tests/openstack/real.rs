@@ -37,7 +37,7 @@ fn password(user: Value, project: Value) -> Value {
 }
 
 impl Site {
-    async fn build() -> Site {
+    async fn build() -> Self {
         let cloud = Cloud::start();
         let transport: Arc<dyn Transport> = Arc::new(Http::new(&HttpOptions::default()).unwrap());
         let urls = [
@@ -62,7 +62,7 @@ impl Site {
         let raw = as_user(Some(as_user(None).log_in(login).await));
         let subnet = make_network(&raw, &external).await;
         let reserved = settle_others(&raw, &subnet, &external).await;
-        Site {
+        Self {
             cloud,
             transport,
             raw,

@@ -2,7 +2,7 @@
 
 use portico_providers::{Family, HealthCheck, Node, Port, Protocol, Request, ServiceRef};
 
-pub fn node(number: u8) -> Node {
+pub(crate) fn node(number: u8) -> Node {
     let v6 = format!("fd20::ffff:{number}").parse().unwrap();
     Node {
         name: format!("node-{number}"),
@@ -13,7 +13,7 @@ pub fn node(number: u8) -> Node {
 }
 
 /// A Service with two ports.
-pub fn service(name: &str, annotations: &[(&str, &str)]) -> Request {
+pub(crate) fn service(name: &str, annotations: &[(&str, &str)]) -> Request {
     let port = |name: &str, protocol, port, node_port| Port {
         name: name.to_owned(),
         protocol,

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(180);
 const USER: &str = "shop";
 
-pub struct Mimic {
+pub(crate) struct Mimic {
     _process: Child,
     url: String,
     client: Client,
@@ -34,7 +34,7 @@ pub struct Mimic {
 }
 
 impl Mimic {
-    pub async fn start() -> Mimic {
+    pub(crate) async fn start() -> Self {
         let (process, port) = serve().await;
         let url = format!("http://127.0.0.1:{port}/identity");
         let transport: Arc<dyn Transport> = Arc::new(Http::new(&HttpOptions::default()).unwrap());
@@ -68,7 +68,7 @@ impl Mimic {
             endpoint("cloudLoadBalancers"),
             endpoint("cloudLoadBalancerControl"),
         );
-        let mimic = Mimic {
+        let mimic = Self {
             _process: process,
             url,
             client,
@@ -85,7 +85,7 @@ impl Mimic {
     }
 
     /// As after a start of the program.
-    pub fn provider(&self, region: &str, node_limit: usize) -> Rackspace {
+    pub(crate) fn provider(&self, region: &str, node_limit: usize) -> Rackspace {
         let poll = Poll {
             first: Duration::from_millis(5),
             last: Duration::from_millis(50),
@@ -94,7 +94,7 @@ impl Mimic {
         self.provider_with(region, node_limit, poll)
     }
 
-    pub fn provider_with(&self, region: &str, node_limit: usize, poll: Poll) -> Rackspace {
+    pub(crate) fn provider_with(&self, region: &str, node_limit: usize, poll: Poll) -> Rackspace {
         let text = format!(
             "[Global]\nauth-url = {}\nusername = {USER}\napi-key = hush\nregion = \
              {region}\nnode-limit = {node_limit}\n",
@@ -113,7 +113,7 @@ impl Mimic {
         )
     }
 
-    pub async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         self.send(Method::GET, format!("{}/{path}", self.balancers), None)
             .await
             .json()
@@ -121,14 +121,14 @@ impl Mimic {
     }
 
     /// Of those whose name begins with a word.
-    pub async fn ids(&self, word: &str) -> Vec<u64> {
+    pub(crate) async fn ids(&self, word: &str) -> Vec<u64> {
         let listed = self.get("loadbalancers").await;
         let all = listed["loadBalancers"].as_array().unwrap().iter();
         let own = all.filter(|it| it["name"].as_str().unwrap().split(' ').next() == Some(word));
         own.map(|it| it["id"].as_u64().unwrap()).collect()
     }
 
-    pub async fn set_status(&self, id: u64, status: &str) {
+    pub(crate) async fn set_status(&self, id: u64, status: &str) {
         let url = format!("{}/loadbalancer/{id}/attributes", self.control);
         self.send(Method::PATCH, url, Some(json!({ "status": status })))
             .await;

@@ -25,7 +25,7 @@ pub(super) enum Fault {
 pub(super) struct Faults(Arc<Mutex<Option<Fault>>>);
 
 impl Faults {
-    pub fn worst(&self) -> Option<Fault> {
+    pub(super) fn worst(&self) -> Option<Fault> {
         self.lock().clone()
     }
 
@@ -129,7 +129,7 @@ struct TrialState {
 }
 
 impl Trial {
-    pub fn new(file: File) -> io::Result<Trial> {
+    pub(super) fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
         let written = HashMap::new();
         let state = Mutex::new(TrialState {
@@ -137,7 +137,7 @@ impl Trial {
             kept: len,
             written,
         });
-        Ok(Trial { file, state })
+        Ok(Self { file, state })
     }
 
     fn lock(&self) -> MutexGuard<'_, TrialState> {

@@ -63,13 +63,13 @@ pub(super) enum Start {
 }
 
 impl Contents {
-    /// Of a new store. Its revisions are above those of one that was there before.
-    pub fn empty(before: Revision) -> Contents {
+    /// The contents of a new store. Its revisions are above those of one that was there before.
+    pub(super) fn empty(before: Revision) -> Self {
         let revision = match before {
             0 => FIRST_REVISION,
             before => before.saturating_add(JUMP),
         };
-        Contents {
+        Self {
             revision,
             entries: Vec::new(),
             damaged: Vec::new(),
@@ -84,17 +84,17 @@ pub(super) struct Disk {
     faults: Faults,
     /// `None` in tests that have no directory.
     mark: Option<Mark>,
-    /// Of the directory, held as long as the store is open.
+    /// The lock of the directory, held as long as the store is open.
     _lock: Option<Lock>,
 }
 
 impl Disk {
     /// Opens the store of a directory, and makes one where `start` allows that.
-    pub fn open(
+    pub(super) fn open(
         dir: &Path,
         cache_bytes: usize,
         start: Start,
-    ) -> Result<(Disk, Contents), OpenError> {
+    ) -> Result<(Self, Contents), OpenError> {
         make_dir(dir).map_err(|error| io_error(dir, error))?;
         let lock = lock(dir)?;
         let path = dir.join(FILE);
@@ -120,7 +120,7 @@ impl Disk {
         };
         let file = open_file(&path).map_err(|error| io_error(&path, error))?;
         let backend = FileBackend::new(file).map_err(|error| database_error(&path, error))?;
-        let mut disk = Disk::on(backend, path, cache_bytes)?;
+        let mut disk = Self::on(backend, path, cache_bytes)?;
         if disk.tally != tally {
             return Err(damaged(&disk.path, "it changed while it was opened"));
         }
@@ -130,11 +130,11 @@ impl Disk {
     }
 
     /// The store on any backend, whatever it is called in messages.
-    pub fn on(
+    pub(super) fn on(
         backend: impl StorageBackend,
         path: PathBuf,
         cache_bytes: usize,
-    ) -> Result<Disk, OpenError> {
+    ) -> Result<Self, OpenError> {
         let faults = Faults::default();
         let backend = Watched {
             inner: backend,
@@ -146,7 +146,7 @@ impl Disk {
                 .create_with_backend(backend)
                 .map_err(|error| database_error(&path, error))?;
             bring_up(&database, &path)?;
-            Ok(Disk {
+            Ok(Self {
                 tally: tally(&database, &path)?,
                 database,
                 path,
@@ -158,12 +158,12 @@ impl Disk {
     }
 
     #[cfg(test)]
-    pub fn load(&self) -> Result<Contents, OpenError> {
+    pub(super) fn load(&self) -> Result<Contents, OpenError> {
         load(&self.database, &self.path).map(|(contents, _)| contents)
     }
 
     /// Makes commits durable, all or none, with one sync of the disk.
-    pub fn write(&mut self, commits: &[Commit]) -> Result<(), Fault> {
+    pub(super) fn write(&mut self, commits: &[Commit]) -> Result<(), Fault> {
         let (database, mut tally) = (&self.database, self.tally);
         let written = guarded(|| write(database, commits, &mut tally));
         match written {
@@ -183,7 +183,7 @@ impl Disk {
     }
 
     /// Whether the disk takes a write again: writes what is there already.
-    pub fn probe(&mut self) -> Result<(), Fault> {
+    pub(super) fn probe(&mut self) -> Result<(), Fault> {
         let commit = Commit {
             revision: self.tally.revision,
             changes: Vec::new(),
@@ -460,7 +460,7 @@ pub(super) struct Salvaged {
 impl Salvaged {
     /// Whether every record that should be there is there, be it damaged, and nothing newer was
     /// acknowledged.
-    pub fn is_whole(&self, acknowledged: Revision) -> bool {
+    pub(super) fn is_whole(&self, acknowledged: Revision) -> bool {
         let found = self.contents.entries.len() + self.contents.damaged.len();
         self.tally.is_some_and(|tally| {
             tally.records == found as u64 && tally.revision >= acknowledged.max(1)
@@ -643,7 +643,7 @@ fn open_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// So is the directory, if it is new.
+/// Makes the directory if it is not there, so that it outlives a crash.
 pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());

@@ -39,7 +39,7 @@ pub(super) fn find(dir: &Path) -> io::Result<Found> {
 
 impl Mark {
     /// Opens the mark, made or mended if need be, and lets it say `revision`.
-    pub fn open(dir: &Path, revision: Revision) -> io::Result<Mark> {
+    pub(super) fn open(dir: &Path, revision: Revision) -> io::Result<Self> {
         let new = find(dir)? == Found::Nothing;
         let mut file = OpenOptions::new()
             .write(true)
@@ -52,12 +52,12 @@ impl Mark {
             file.sync_all()?;
             File::open(dir)?.sync_all()?;
         }
-        Ok(Mark { file })
+        Ok(Self { file })
     }
 
     /// Says that `revision` is durable. That the mark cannot be written is no reason to fail what
     /// is durable.
-    pub fn acknowledge(&self, revision: Revision) {
+    pub(super) fn acknowledge(&self, revision: Revision) {
         if let Err(error) = self.file.write_all_at(&encode(revision), 0) {
             tracing::debug!(%error, "cannot write the store's mark");
         }

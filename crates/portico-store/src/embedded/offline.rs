@@ -14,7 +14,9 @@ use crate::{Backup, Damaged, OpenError, Revision};
 /// What is in a store's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
+    /// The file that was read.
     pub path: PathBuf,
+    /// The revision of the last transaction.
     pub revision: Revision,
     /// Objects, and what the API server keeps beside them.
     pub readable: usize,
@@ -25,6 +27,7 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether nothing is wrong with it.
     pub fn is_well(&self) -> bool {
         self.damaged.is_empty() && self.problem.is_none()
     }
@@ -33,7 +36,9 @@ impl Report {
 /// Where a store was put, and what it goes on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
+    /// The revision that the store goes on with.
     pub revision: Revision,
+    /// How many entries it has.
     pub entries: usize,
     /// The file that was there before.
     pub kept: Option<PathBuf>,

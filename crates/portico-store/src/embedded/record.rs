@@ -36,7 +36,7 @@ pub(super) fn decode(key: &str, record: &Bytes) -> Result<Entry, &'static str> {
     decode_old(key, &record.slice(SUM..)).ok_or("its record is cut short")
 }
 
-/// From format 1, which had no checksums.
+/// Decodes a record of format 1, which had no checksums.
 pub(super) fn decode_old(key: &str, record: &Bytes) -> Option<Entry> {
     let (created, rest) = record.split_first_chunk::<8>()?;
     let (modified, _) = rest.split_first_chunk::<8>()?;
@@ -66,17 +66,17 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub fn add(&mut self, record: &[u8]) {
+    pub(super) fn add(&mut self, record: &[u8]) {
         self.records += 1;
         self.digest = self.digest.wrapping_add(sum_of(record));
     }
 
-    pub fn remove(&mut self, record: &[u8]) {
+    pub(super) fn remove(&mut self, record: &[u8]) {
         self.records = self.records.saturating_sub(1);
         self.digest = self.digest.wrapping_sub(sum_of(record));
     }
 
-    pub fn checksum(&self, format: u64) -> u64 {
+    pub(super) fn checksum(&self, format: u64) -> u64 {
         let numbers = [format, self.revision, self.records, self.digest];
         checksum(&[numbers.map(u64::to_le_bytes).as_flattened()])
     }

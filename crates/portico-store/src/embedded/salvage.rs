@@ -81,7 +81,7 @@ struct Widths {
 }
 
 impl Widths {
-    const TEXT: Widths = Widths { value: None };
+    const TEXT: Self = Self { value: None };
 }
 
 struct Pages<'a> {
@@ -91,7 +91,7 @@ struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    fn of(file: &'a Bytes) -> Option<Pages<'a>> {
+    fn of(file: &'a Bytes) -> Option<Self> {
         Some(Pages {
             file,
             header_pages: short(file, 16)?,

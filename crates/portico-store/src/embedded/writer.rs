@@ -3,7 +3,7 @@
 //!
 //! A disk that is full is waited for: the file is opened anew once there is room. After any other
 //! failure this process can no longer know what is on the disk, because the kernel takes pages that
-//! it could not write for written: the store is lost, and whoever started it has to end.
+//! it could not write for written: the store is lost, and the process that opened it has to end.
 
 #[cfg(test)]
 mod tests;
@@ -63,14 +63,14 @@ enum State {
 }
 
 impl Writer {
-    pub fn new(
+    pub(super) fn new(
         disk: Disk,
         mirror: Arc<Mirror>,
         place: Box<dyn StoreFiles>,
         health: Arc<Health>,
         damaged: Arc<[Damaged]>,
-    ) -> Writer {
-        Writer {
+    ) -> Self {
+        Self {
             mirror,
             place,
             health,
@@ -79,13 +79,14 @@ impl Writer {
         }
     }
 
-    pub fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         while let Some(job) = self.next(&mut queue) {
             let (group, stop) = gather(job, &mut queue);
             self.commit(group);
             if stop.is_some() || matches!(self.disk, State::Lost) {
                 refuse_rest(queue);
-                // The lock must be gone before the answer. Nobody listening is fine.
+                // The lock must be gone before the answer. The receiver may be gone, which is no
+                // error.
                 drop(self);
                 if let Some(answer) = stop {
                     let _ = answer.send(());

@@ -1,6 +1,6 @@
 //! Connections to the members of an etcd cluster: which one is used, for how long a call may take,
-//! and who is asked next. A read goes to the next member on failure; a write only if it surely was
-//! not sent.
+//! and which member is asked next. A read goes to the next member on failure; a write only if it
+//! surely was not sent.
 
 use std::error::Error as StdError;
 use std::fs;
@@ -34,7 +34,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(options: &EtcdOptions) -> Result<Client, OpenError> {
+    pub(super) fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
         if options.endpoints.is_empty() {
             return Err(OpenError::Option {
                 option: "endpoints",
@@ -47,23 +47,23 @@ impl Client {
             .iter()
             .map(|endpoint| channel(endpoint, options, tls.clone()));
         let members = members.collect::<Result<_, _>>()?;
-        Ok(Client {
+        Ok(Self {
             members,
             current: AtomicUsize::new(0),
             timeout: options.request_timeout,
         })
     }
 
-    pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Failure> {
+    pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Failure> {
         self.call(proto::RANGE, request, Failure::is_outage).await
     }
 
-    pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
+    pub(super) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
         self.call(proto::TXN, request, Failure::was_not_sent).await
     }
 
     /// Compacting what is already compacted is fine.
-    pub async fn compact(&self, revision: i64) -> Result<(), Failure> {
+    pub(super) async fn compact(&self, revision: i64) -> Result<(), Failure> {
         match self
             .call::<_, CompactResponse>(
                 proto::COMPACT,
@@ -77,7 +77,10 @@ impl Client {
         }
     }
 
-    pub async fn watch(&self, create: WatchCreate) -> Result<Streaming<WatchResponse>, Failure> {
+    pub(super) async fn watch(
+        &self,
+        create: WatchCreate,
+    ) -> Result<Streaming<WatchResponse>, Failure> {
         let create = WatchRequest {
             create: Some(create),
         };
@@ -98,7 +101,7 @@ impl Client {
     }
 
     /// Leaves the member that is used now for the next one.
-    pub fn go_on(&self) {
+    pub(super) fn go_on(&self) {
         let (index, _) = self.current();
         self.go_on_from(index);
     }

@@ -1,6 +1,6 @@
-//! How the store's revisions follow from etcd's. They are the same until a backup is restored:
-//! then the store's are ahead, so that they go on where they were and nobody takes an old one for
-//! a new one. By how much is in the head's value.
+//! How the store's revisions follow from etcd's. They are the same until a backup is restored: then
+//! the store's are ahead, so that they go on where they were and no client takes an old one for a
+//! new one. By how much is in the head's value.
 
 use super::txn::HEAD;
 use crate::{OpenError, Revision};
@@ -18,14 +18,14 @@ pub(super) struct Clock {
 
 impl Clock {
     /// The clock that shows at least `floor` when etcd is at `revision`.
-    pub fn at_least(floor: Revision, revision: i64) -> Clock {
-        Clock {
+    pub(super) fn at_least(floor: Revision, revision: i64) -> Self {
+        Self {
             offset: floor.saturating_sub(unsigned(revision)),
         }
     }
 
-    /// From the value of a prefix's head.
-    pub fn read(prefix: &str, head: &[u8]) -> Result<Clock, OpenError> {
+    /// Reads the value of a prefix's head.
+    pub(super) fn read(prefix: &str, head: &[u8]) -> Result<Self, OpenError> {
         let text = String::from_utf8_lossy(head);
         let mut words = text.split(' ');
         let format = words.next().unwrap_or_default();
@@ -41,8 +41,8 @@ impl Clock {
             )));
         }
         match (format.parse(), number) {
-            (Ok(FORMAT_WITHOUT_OFFSET), None) => Ok(Clock::default()),
-            (Ok(FORMAT), Some(offset)) => Ok(Clock { offset }),
+            (Ok(FORMAT_WITHOUT_OFFSET), None) => Ok(Self::default()),
+            (Ok(FORMAT), Some(offset)) => Ok(Self { offset }),
             (Ok(found), _) if found > FORMAT => Err(OpenError::Newer {
                 place: format!("the etcd prefix {prefix}"),
                 found,
@@ -55,7 +55,7 @@ impl Clock {
     }
 
     /// What the head says.
-    pub fn head(self) -> String {
+    pub(super) fn head(self) -> String {
         match self.offset {
             0 => FORMAT_WITHOUT_OFFSET.to_string(),
             offset => format!("{FORMAT} {offset}"),
@@ -63,14 +63,14 @@ impl Clock {
     }
 
     /// etcd counts in signed numbers that are never negative; 0 stands for no revision.
-    pub fn revision(self, number: i64) -> Revision {
+    pub(super) fn revision(self, number: i64) -> Revision {
         match unsigned(number) {
             0 => 0,
             number => number.saturating_add(self.offset),
         }
     }
 
-    pub fn wire(self, revision: Revision) -> i64 {
+    pub(super) fn wire(self, revision: Revision) -> i64 {
         i64::try_from(revision.saturating_sub(self.offset)).unwrap_or(i64::MAX)
     }
 }

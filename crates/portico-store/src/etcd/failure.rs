@@ -1,4 +1,5 @@
-//! What a failed call to etcd means: who may be asked again, and what the caller is told.
+//! What a failed call to etcd means: whether another member may be asked, and what the caller is
+//! told.
 
 use std::error::Error as StdError;
 
@@ -12,7 +13,7 @@ pub(super) struct Failure(pub Status);
 
 impl Failure {
     /// Another member, or the same one later, may answer.
-    pub fn is_outage(&self) -> bool {
+    pub(super) fn is_outage(&self) -> bool {
         use Code::{Aborted, Cancelled, DeadlineExceeded, Internal, Unavailable, Unknown};
         matches!(
             self.0.code(),
@@ -22,34 +23,34 @@ impl Failure {
 
     /// The connection was never made, or the member refused before looking because it sees no
     /// leader.
-    pub fn was_not_sent(&self) -> bool {
+    pub(super) fn was_not_sent(&self) -> bool {
         if self.causes().any(|cause| cause.is::<tonic::ConnectError>()) {
             return true;
         }
         self.0.code() == Code::Unavailable && self.0.message().ends_with("no leader")
     }
 
-    pub fn is_compacted(&self) -> bool {
+    pub(super) fn is_compacted(&self) -> bool {
         self.0.code() == Code::OutOfRange && self.0.message().contains("compacted")
     }
 
-    /// etcd takes no writes until somebody makes room.
-    pub fn is_full(&self) -> bool {
+    /// Whether etcd is out of space: it takes no writes until it is compacted and defragmented.
+    pub(super) fn is_full(&self) -> bool {
         self.0.code() == Code::ResourceExhausted && self.0.message().contains("space exceeded")
     }
 
     /// Why etcd will never take the request as it is, if so.
-    pub fn refusal(&self) -> Option<String> {
+    pub(super) fn refusal(&self) -> Option<String> {
         (self.0.code() == Code::InvalidArgument)
             .then(|| format!("etcd says {:?}", self.0.message()))
     }
 
-    pub fn outage(self, what: &str) -> Outage {
+    pub(super) fn outage(self, what: &str) -> Outage {
         Outage::new(format!("etcd failed {what}: {}", self.reason()))
     }
 
     /// The same for a write, which may have happened nevertheless.
-    pub fn write_outage(self) -> Outage {
+    pub(super) fn write_outage(self) -> Outage {
         if self.was_not_sent() || !self.is_outage() {
             return self.outage("a write");
         }

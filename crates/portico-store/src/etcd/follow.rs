@@ -41,13 +41,13 @@ enum Break {
 }
 
 impl From<Failure> for Break {
-    fn from(failure: Failure) -> Break {
-        Break::Lost(failure.outage("to follow").to_string())
+    fn from(failure: Failure) -> Self {
+        Self::Lost(failure.outage("to follow").to_string())
     }
 }
 
 impl Follower {
-    pub async fn run(self) {
+    pub(super) async fn run(self) {
         let mut pause = PAUSE;
         loop {
             let before = self.mirror.revision();
@@ -159,7 +159,7 @@ fn commits(prefix: &str, clock: Clock, events: Vec<proto::Event>) -> Vec<Commit>
     commits
 }
 
-/// Everything under the prefix, at one revision.
+/// Reads everything under the prefix, at one revision.
 pub(super) async fn read_all(
     client: &Client,
     prefix: &str,
@@ -167,7 +167,7 @@ pub(super) async fn read_all(
 ) -> Result<(Revision, Vec<Entry>), Failure> {
     loop {
         match try_read_all(client, prefix, clock).await {
-            // Somebody compacted while it was being read: begin again at a newer revision.
+            // The revision was compacted while it was being read: begin again at a newer one.
             Err(failure) if failure.is_compacted() => continue,
             result => return result,
         }

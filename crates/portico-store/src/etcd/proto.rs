@@ -4,19 +4,19 @@
 
 use prost::{Message, Oneof};
 
-pub const RANGE: &str = "/etcdserverpb.KV/Range";
-pub const TXN: &str = "/etcdserverpb.KV/Txn";
-pub const COMPACT: &str = "/etcdserverpb.KV/Compact";
-pub const WATCH: &str = "/etcdserverpb.Watch/Watch";
+pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
+pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
+pub(super) const COMPACT: &str = "/etcdserverpb.KV/Compact";
+pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Header {
+pub(super) struct Header {
     #[prost(int64, tag = "3")]
     pub revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct KeyValue {
+pub(super) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(int64, tag = "2")]
@@ -28,7 +28,7 @@ pub struct KeyValue {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct RangeRequest {
+pub(super) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -42,7 +42,7 @@ pub struct RangeRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct RangeResponse {
+pub(super) struct RangeResponse {
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
     #[prost(message, repeated, tag = "2")]
@@ -52,7 +52,7 @@ pub struct RangeResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct PutRequest {
+pub(super) struct PutRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(bytes = "bytes", tag = "2")]
@@ -60,7 +60,7 @@ pub struct PutRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct DeleteRequest {
+pub(super) struct DeleteRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     /// Empty for the one key.
@@ -69,13 +69,13 @@ pub struct DeleteRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct RequestOp {
+pub(super) struct RequestOp {
     #[prost(oneof = "Request", tags = "1, 2, 3")]
     pub request: Option<Request>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub enum Request {
+pub(super) enum Request {
     #[prost(message, tag = "1")]
     Range(RangeRequest),
     #[prost(message, tag = "2")]
@@ -85,14 +85,14 @@ pub enum Request {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct ResponseOp {
+pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
     pub range: Option<RangeResponse>,
 }
 
 /// Always "equals": result EQUAL is 0. Either of the modification revision or of the value.
 #[derive(Clone, PartialEq, Message)]
-pub struct Compare {
+pub(super) struct Compare {
     #[prost(int32, tag = "2")]
     pub target: i32,
     #[prost(bytes = "vec", tag = "3")]
@@ -103,11 +103,11 @@ pub struct Compare {
     pub value: Option<Vec<u8>>,
 }
 
-pub const TARGET_MOD: i32 = 2;
-pub const TARGET_VALUE: i32 = 3;
+pub(super) const TARGET_MOD: i32 = 2;
+pub(super) const TARGET_VALUE: i32 = 3;
 
 #[derive(Clone, PartialEq, Message)]
-pub struct TxnRequest {
+pub(super) struct TxnRequest {
     #[prost(message, repeated, tag = "1")]
     pub compare: Vec<Compare>,
     #[prost(message, repeated, tag = "2")]
@@ -117,7 +117,7 @@ pub struct TxnRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct TxnResponse {
+pub(super) struct TxnResponse {
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
     #[prost(bool, tag = "2")]
@@ -127,22 +127,22 @@ pub struct TxnResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct CompactRequest {
+pub(super) struct CompactRequest {
     #[prost(int64, tag = "1")]
     pub revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct CompactResponse {}
+pub(super) struct CompactResponse {}
 
 #[derive(Clone, PartialEq, Message)]
-pub struct WatchRequest {
+pub(super) struct WatchRequest {
     #[prost(message, optional, tag = "1")]
     pub create: Option<WatchCreate>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct WatchCreate {
+pub(super) struct WatchCreate {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -152,7 +152,7 @@ pub struct WatchCreate {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct WatchResponse {
+pub(super) struct WatchResponse {
     #[prost(bool, tag = "4")]
     pub canceled: bool,
     #[prost(int64, tag = "5")]
@@ -164,7 +164,7 @@ pub struct WatchResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Event {
+pub(super) struct Event {
     /// PUT is 0, DELETE is 1.
     #[prost(int32, tag = "1")]
     pub kind: i32,
@@ -172,10 +172,10 @@ pub struct Event {
     pub kv: Option<KeyValue>,
 }
 
-pub const KIND_DELETE: i32 = 1;
+pub(super) const KIND_DELETE: i32 = 1;
 
 /// The end of the range of all keys that start with `prefix`.
-pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+pub(super) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < u8::MAX {

@@ -55,7 +55,7 @@ async fn floor(
     let Some(head) = answer.kvs.first() else {
         return Ok(Ok(backup.next_revision(0)));
     };
-    // A restore that died left its own floor, and nothing that was anybody's.
+    // A restore that died left its own floor, and no other data.
     if let Some(floor) = floor_of_restoring(&head.value) {
         return Ok(Ok(floor.max(backup.next_revision(0))));
     }

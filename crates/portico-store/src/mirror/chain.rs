@@ -22,24 +22,24 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    pub fn new(version: Version) -> Chain {
-        Chain {
+    pub(super) fn new(version: Version) -> Self {
+        Self {
             newest: version,
             older: VecDeque::new(),
         }
     }
 
-    pub fn newest(&self) -> &Version {
+    pub(super) fn newest(&self) -> &Version {
         &self.newest
     }
 
-    pub fn push(&mut self, version: Version) {
+    pub(super) fn push(&mut self, version: Version) {
         self.older
             .push_back(std::mem::replace(&mut self.newest, version));
     }
 
     /// The version that was current at `revision`.
-    pub fn at(&self, revision: Revision) -> Option<&Version> {
+    pub(super) fn at(&self, revision: Revision) -> Option<&Version> {
         if self.newest.modified <= revision {
             return Some(&self.newest);
         }
@@ -53,7 +53,7 @@ impl Chain {
 
     /// Drops what was superseded at or before `revision`. True if nothing is left to remember of
     /// this key.
-    pub fn forget_before(&mut self, revision: Revision) -> bool {
+    pub(super) fn forget_before(&mut self, revision: Revision) -> bool {
         while self
             .older
             .front()

@@ -21,8 +21,8 @@ pub(crate) struct TopicWatchers {
 }
 
 impl Default for TopicWatchers {
-    fn default() -> TopicWatchers {
-        TopicWatchers {
+    fn default() -> Self {
+        Self {
             wake: watch::Sender::new(Arc::new(Delivery::of(0))),
             waiting: AtomicUsize::new(0),
         }
@@ -47,8 +47,8 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn of(waiting: usize) -> Delivery {
-        Delivery {
+    pub(super) fn of(waiting: usize) -> Self {
+        Self {
             missing: AtomicUsize::new(waiting),
             over: Notify::new(),
         }
@@ -72,7 +72,7 @@ impl Delivery {
     }
 
     /// Waits until all watchers have confirmed. Only the writer waits for it.
-    pub async fn wait(&self) {
+    pub(super) async fn wait(&self) {
         if self.missing.load(Ordering::Acquire) > 0 {
             // A change that takes longer arrives all the same.
             let _ = timeout(PATIENCE, self.over.notified()).await;
@@ -91,8 +91,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub fn of(watchers: Arc<TopicWatchers>) -> Listener {
-        Listener {
+    pub(crate) fn of(watchers: Arc<TopicWatchers>) -> Self {
+        Self {
             wake: watchers.wake.subscribe(),
             watchers,
             confirms: false,
@@ -100,17 +100,17 @@ impl Listener {
         }
     }
 
-    pub fn confirm(&mut self) {
+    pub(crate) fn confirm(&mut self) {
         self.confirms = true;
     }
 
     /// Changes before this moment are known to it.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.wake.mark_unchanged();
     }
 
     /// Waits for a change. A watcher that waits again has taken what it was woken for before.
-    pub async fn listen(&mut self) {
+    pub(crate) async fn listen(&mut self) {
         if self.open.is_some() {
             self.pass_on();
         }

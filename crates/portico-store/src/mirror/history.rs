@@ -7,13 +7,15 @@ use crate::{Event, Revision};
 /// The past is kept until it is older or bigger than this, whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistoryLimits {
+    /// Events older than this are forgotten.
     pub age: Duration,
+    /// The oldest events are forgotten when all together are larger than this.
     pub bytes: usize,
 }
 
 impl Default for HistoryLimits {
-    fn default() -> HistoryLimits {
-        HistoryLimits {
+    fn default() -> Self {
+        Self {
             age: Duration::from_secs(300),
             bytes: 64 << 20,
         }

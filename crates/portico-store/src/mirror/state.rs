@@ -26,16 +26,16 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn new(
+    pub(super) fn new(
         revision: Revision,
         entries: impl IntoIterator<Item = Entry>,
         limits: HistoryLimits,
-    ) -> State {
+    ) -> Self {
         let keys = entries
             .into_iter()
             .map(|entry| (entry.key.clone(), Chain::new(version(&entry))))
             .collect();
-        State {
+        Self {
             revision,
             compacted: revision,
             generation: 0,
@@ -47,26 +47,26 @@ impl State {
         }
     }
 
-    pub fn revision(&self) -> Revision {
+    pub(super) fn revision(&self) -> Revision {
         self.revision
     }
 
-    pub fn compacted(&self) -> Revision {
+    pub(super) fn compacted(&self) -> Revision {
         self.compacted
     }
 
-    pub fn get(&self, key: &str) -> Option<Entry> {
+    pub(super) fn get(&self, key: &str) -> Option<Entry> {
         let (key, chain) = self.keys.get_key_value(key)?;
         entry(key, chain.newest())
     }
 
-    pub fn get_at(&self, key: &str, at: Revision) -> Result<Option<Entry>, ReadError> {
+    pub(super) fn get_at(&self, key: &str, at: Revision) -> Result<Option<Entry>, ReadError> {
         self.readable(at)?;
         let found = self.keys.get_key_value(key);
         Ok(found.and_then(|(key, chain)| entry(key, chain.at(at)?)))
     }
 
-    pub fn range(&self, range: Range<'_>) -> Result<RangeResult, ReadError> {
+    pub(super) fn range(&self, range: Range<'_>) -> Result<RangeResult, ReadError> {
         let mut found = self.found(range)?;
         let entries: Vec<Entry> = first(&mut found, range.limit).collect();
         let remaining = found.count();
@@ -79,7 +79,7 @@ impl State {
     }
 
     /// The same without a count of what remains, which would cost a look at all of it.
-    pub fn page(&self, range: Range<'_>) -> Result<(Vec<Entry>, bool), ReadError> {
+    pub(super) fn page(&self, range: Range<'_>) -> Result<(Vec<Entry>, bool), ReadError> {
         let mut found = self.found(range)?;
         let entries = first(&mut found, range.limit).collect();
         Ok((entries, found.next().is_some()))
@@ -124,7 +124,7 @@ impl State {
     }
 
     /// Takes over a commit, if it is new.
-    pub fn apply(&mut self, commit: Commit, now: Instant, woken: &mut Woken) {
+    pub(super) fn apply(&mut self, commit: Commit, now: Instant, woken: &mut Woken) {
         if commit.revision <= self.revision {
             return;
         }
@@ -182,7 +182,7 @@ impl State {
     }
 
     /// The revision that the limits say to compact at now.
-    pub fn due(&self, now: Instant) -> Option<Revision> {
+    pub(super) fn due(&self, now: Instant) -> Option<Revision> {
         let past = self.past.iter().map(|(at, event)| Past {
             revision: event.revision,
             at: *at,
@@ -192,7 +192,7 @@ impl State {
     }
 
     /// Forgets what can only be seen by reading before `revision` or watching from before it.
-    pub fn compact(&mut self, revision: Revision) {
+    pub(super) fn compact(&mut self, revision: Revision) {
         let revision = revision.min(self.revision);
         self.compacted = self.compacted.max(revision);
         while let Some((_, event)) = self
@@ -212,7 +212,7 @@ impl State {
     }
 
     /// True if the entries are exactly what the mirror shows now.
-    pub fn shows(&self, entries: &[Entry]) -> bool {
+    pub(super) fn shows(&self, entries: &[Entry]) -> bool {
         let now = self
             .keys
             .iter()
@@ -223,18 +223,22 @@ impl State {
     }
 
     /// Starts again from other contents: there is no history, and no watch from before can go on.
-    pub fn replace(&mut self, revision: Revision, entries: Vec<Entry>) {
+    pub(super) fn replace(&mut self, revision: Revision, entries: Vec<Entry>) {
         let mut topics = std::mem::take(&mut self.topics);
         topics.forget_all(revision);
         let generation = self.generation + 1;
-        *self = State {
+        *self = Self {
             topics,
             generation,
-            ..State::new(revision, entries, self.limits)
+            ..Self::new(revision, entries, self.limits)
         };
     }
 
-    pub fn subscribe(&mut self, prefix: &str, from: Revision) -> Result<Subscription, ReadError> {
+    pub(super) fn subscribe(
+        &mut self,
+        prefix: &str,
+        from: Revision,
+    ) -> Result<Subscription, ReadError> {
         let name = topic_of(prefix).ok_or_else(|| ReadError::Prefix {
             prefix: prefix.to_owned(),
         })?;
@@ -247,7 +251,7 @@ impl State {
     }
 
     /// What happened under `prefix` after `position`, and the position behind it.
-    pub fn events(
+    pub(super) fn events(
         &self,
         prefix: &str,
         position: Revision,
@@ -268,7 +272,7 @@ impl State {
     }
 
     /// Everything up to the result has been seen by a watcher at `position`.
-    pub fn seen(&self, prefix: &str, position: Revision, generation: u64) -> Revision {
+    pub(super) fn seen(&self, prefix: &str, position: Revision, generation: u64) -> Revision {
         let up_to_date = generation == self.generation && self.topics.newest(prefix) <= position;
         if up_to_date {
             self.revision.max(position)
@@ -277,13 +281,13 @@ impl State {
         }
     }
 
-    pub fn everybody(&self) -> Woken {
+    pub(super) fn everybody(&self) -> Woken {
         self.topics.all()
     }
 
     /// How many keys, events and bytes of history are held.
     #[cfg(test)]
-    pub fn footprint(&self) -> (usize, usize, usize) {
+    pub(super) fn footprint(&self) -> (usize, usize, usize) {
         (
             self.keys.len(),
             self.past.len() + self.topics.len(),

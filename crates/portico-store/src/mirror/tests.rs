@@ -46,11 +46,11 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Model {
-        Model {
+    fn new() -> Self {
+        Self {
             states: BTreeMap::from([(START, BTreeMap::new())]),
             compacted: START,
-            ..Model::default()
+            ..Self::default()
         }
     }
 

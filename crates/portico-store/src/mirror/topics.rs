@@ -1,4 +1,4 @@
-//! The change logs, one per topic, and the watchers for those who follow them.
+//! The change logs, one per topic, and their watchers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Woken {
     }
 
     /// Wakes all of them. The writer waits for what is returned.
-    pub fn wake(self) -> Arc<Delivery> {
+    pub(super) fn wake(self) -> Arc<Delivery> {
         let delivery = Arc::new(Delivery::of(
             self.0.iter().map(|watchers| watchers.waiting()).sum(),
         ));
@@ -43,7 +43,7 @@ impl Woken {
 }
 
 impl Topics {
-    pub fn append(&mut self, event: Arc<Event>, compacted: Revision, woken: &mut Woken) {
+    pub(super) fn append(&mut self, event: Arc<Event>, compacted: Revision, woken: &mut Woken) {
         let Some(name) = topic_of(&event.key) else {
             return;
         };
@@ -53,27 +53,31 @@ impl Topics {
     }
 
     /// Drops the oldest event of all, which is also the oldest of its topic.
-    pub fn forget(&mut self, event: &Event) {
+    pub(super) fn forget(&mut self, event: &Event) {
         if let Some(topic) = topic_of(&event.key).and_then(|name| self.0.get_mut(name)) {
             topic.log.pop_front();
             topic.dropped = event.revision;
         }
     }
 
-    pub fn forget_all(&mut self, revision: Revision) {
+    pub(super) fn forget_all(&mut self, revision: Revision) {
         for topic in self.0.values_mut() {
             topic.log = VecDeque::new();
             topic.dropped = revision;
         }
     }
 
-    pub fn subscribe(&mut self, name: &str, compacted: Revision) -> Arc<TopicWatchers> {
+    pub(super) fn subscribe(&mut self, name: &str, compacted: Revision) -> Arc<TopicWatchers> {
         Arc::clone(&self.topic(name, compacted).watchers)
     }
 
     /// What happened under `prefix` after `position`, and whether there is more. `None` if some of
     /// it was dropped.
-    pub fn events(&self, prefix: &str, position: Revision) -> Option<(Vec<Arc<Event>>, bool)> {
+    pub(super) fn events(
+        &self,
+        prefix: &str,
+        position: Revision,
+    ) -> Option<(Vec<Arc<Event>>, bool)> {
         let mut events: Vec<Arc<Event>> = Vec::new();
         let Some(topic) = self.of(prefix) else {
             return Some((events, false));
@@ -101,7 +105,7 @@ impl Topics {
     }
 
     /// The revision of the newest event in the topic of `prefix`, dropped or not.
-    pub fn newest(&self, prefix: &str) -> Revision {
+    pub(super) fn newest(&self, prefix: &str) -> Revision {
         let newest = |topic: &Topic| {
             topic
                 .log
@@ -111,7 +115,7 @@ impl Topics {
         self.of(prefix).map_or(0, newest)
     }
 
-    pub fn all(&self) -> Woken {
+    pub(super) fn all(&self) -> Woken {
         Woken(
             self.0
                 .values()
@@ -121,7 +125,7 @@ impl Topics {
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.values().map(|topic| topic.log.len()).sum()
     }
 

@@ -236,9 +236,9 @@ enum Damage {
 impl Damage {
     fn apply(&self, bytes: &mut Vec<u8>) {
         match *self {
-            Damage::Flip(at, bit) => bytes[at] ^= 1 << bit,
-            Damage::Zeros(page) => bytes[page * PAGE..(page + 1) * PAGE].fill(0),
-            Damage::Cut(len) => bytes.truncate(len),
+            Self::Flip(at, bit) => bytes[at] ^= 1 << bit,
+            Self::Zeros(page) => bytes[page * PAGE..(page + 1) * PAGE].fill(0),
+            Self::Cut(len) => bytes.truncate(len),
         }
     }
 }

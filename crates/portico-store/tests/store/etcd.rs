@@ -430,7 +430,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn start(server: &Server) -> Proxy {
+    async fn start(server: &Server) -> Self {
         let target = server.endpoint().trim_start_matches("http://").to_owned();
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
             .await
@@ -443,7 +443,7 @@ impl Proxy {
                 tokio::spawn(forward(inbound, target.clone(), state.clone()));
             }
         });
-        Proxy { port, up }
+        Self { port, up }
     }
 
     fn endpoint(&self) -> String {

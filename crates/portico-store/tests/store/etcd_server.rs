@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const SHELL: &str = r#"etcd "$@" & pid=$!; read -r _; kill -9 $pid; wait $pid"#;
 
-pub struct Server {
+pub(crate) struct Server {
     pub dir: TempDir,
     client: u16,
     peer: u16,
@@ -22,12 +22,12 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start() -> Server {
-        Server::start_with(tempfile::tempdir().unwrap(), "http", vec![])
+    pub(crate) fn start() -> Self {
+        Self::start_with(tempfile::tempdir().unwrap(), "http", vec![])
     }
 
-    pub fn start_with(dir: TempDir, scheme: &'static str, extra: Vec<String>) -> Server {
-        let mut server = Server {
+    pub(crate) fn start_with(dir: TempDir, scheme: &'static str, extra: Vec<String>) -> Self {
+        let mut server = Self {
             dir,
             client: free_port(),
             peer: free_port(),
@@ -40,10 +40,10 @@ impl Server {
     }
 
     /// A cluster of three.
-    pub fn start_cluster() -> Vec<Server> {
+    pub(crate) fn start_cluster() -> Vec<Self> {
         let member = |_| {
             let dir = tempfile::tempdir().unwrap();
-            Server {
+            Self {
                 dir,
                 client: free_port(),
                 peer: free_port(),
@@ -52,7 +52,7 @@ impl Server {
                 shell: None,
             }
         };
-        let mut servers: Vec<Server> = (0..3).map(member).collect();
+        let mut servers: Vec<Self> = (0..3).map(member).collect();
         let peers: Vec<_> = servers
             .iter()
             .enumerate()
@@ -67,7 +67,7 @@ impl Server {
             server.spawn();
         }
         // A member only listens to clients when there is a leader.
-        servers.iter().for_each(Server::wait_for_port);
+        servers.iter().for_each(Self::wait_for_port);
         servers
     }
 
@@ -75,23 +75,23 @@ impl Server {
         format!("http://127.0.0.1:{}", self.peer)
     }
 
-    pub fn endpoint(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.client)
     }
 
-    pub fn options(&self) -> EtcdOptions {
+    pub(crate) fn options(&self) -> EtcdOptions {
         EtcdOptions {
             endpoints: vec![self.endpoint()],
             ..EtcdOptions::default()
         }
     }
 
-    pub async fn open(&self) -> Store {
+    pub(crate) async fn open(&self) -> Store {
         open(self.options()).await
     }
 
     /// Starts it, or starts it again on the same data.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         self.spawn();
         self.wait_for_port();
     }
@@ -126,7 +126,7 @@ impl Server {
         self.shell = Some(shell);
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut shell) = self.shell.take() {
             drop(shell.stdin.take());
             let _ = shell.wait();
@@ -154,7 +154,7 @@ impl Drop for Server {
 }
 
 /// etcd listens before it has a leader, so the first tries may fail.
-pub async fn open(options: EtcdOptions) -> Store {
+pub(crate) async fn open(options: EtcdOptions) -> Store {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match Store::etcd(options.clone()).await {
@@ -167,7 +167,7 @@ pub async fn open(options: EtcdOptions) -> Store {
 
 /// Below the range from which outgoing connections take theirs, so that a killed server finds its
 /// port free.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + (std::process::id() % 1000) as u16 * 10;
     loop {

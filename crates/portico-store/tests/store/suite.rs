@@ -18,10 +18,10 @@ enum Engine {
 impl Engine {
     async fn open(&self) -> Store {
         match self {
-            Engine::Embedded(dir) => Store::embedded(dir.path(), EmbeddedOptions::default())
+            Self::Embedded(dir) => Store::embedded(dir.path(), EmbeddedOptions::default())
                 .await
                 .unwrap(),
-            Engine::Etcd(server) => server.open().await,
+            Self::Etcd(server) => server.open().await,
         }
     }
 }

@@ -208,6 +208,7 @@ settings! {
 /// What is done with keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "a doc comment would become help text")]
 pub enum AuthMode {
     Enforce,
     Permissive,
@@ -233,10 +234,10 @@ impl FromStr for StatusAddress {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "none" => Ok(StatusAddress(None)),
+            "none" => Ok(Self(None)),
             _ => text
                 .parse()
-                .map(|address| StatusAddress(Some(address)))
+                .map(|address| Self(Some(address)))
                 .map_err(|_| "write it like 127.0.0.1:10246, or none".to_owned()),
         }
     }

@@ -1,5 +1,5 @@
-//! From flags, a file and what is known of the machine to a [`Config`], once. After that nobody
-//! looks at flags.
+//! From flags, a file and what is known of the machine to a [`Config`], once. After that no code
+//! reads flags.
 
 mod arguments;
 #[cfg(test)]
@@ -34,41 +34,58 @@ pub struct Config {
     pub elections: Vec<Settings>,
     /// Where the keys are that adverts are signed with.
     pub auth_key_file: Option<PathBuf>,
+    /// The virtual addresses, at most one for each family.
     pub addresses: Vec<IpAddr>,
+    /// The port of the API server at the virtual addresses.
     pub port: u16,
     /// Addresses of this machine: an API server with one of them is its own.
     pub own_addresses: Vec<IpAddr>,
+    /// The priority of this node while its API server is healthy.
     pub priority: u8,
+    /// What is taken from the priority while its API server is not.
     pub priority_penalty: u8,
-    /// For how long after a take-over the owner of before is sent its connections.
+    /// How long after a take-over the owner of before is sent its connections.
     pub relay_for: Duration,
-    /// For how long one that was asked to stop goes on with its own.
+    /// How long one that was asked to stop goes on with its own.
     pub drain: Duration,
+    /// How connections to the virtual addresses are forwarded.
     pub forward: ForwardSettings,
+    /// How often the rules are compared with what they should be.
     pub check_every: Duration,
+    /// How API servers are found and probed.
     pub servers: Servers,
+    /// Where status, metrics and health are served; `None` for nowhere.
     pub status: Option<SocketAddr>,
 }
 
 /// How API servers are found and asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers {
+    /// Servers that are always there, whatever the API says.
     pub fixed: Vec<SocketAddr>,
+    /// The credentials for API servers.
     pub access: Access,
+    /// The file with the servers that were found last.
     pub remembered: PathBuf,
+    /// The time between two probes of a server.
     pub interval: Duration,
+    /// How long one probe may take.
     pub timeout: Duration,
+    /// How many answers in a row change a server's health.
     pub thresholds: Thresholds,
+    /// The time between two reads of the list of servers.
     pub rediscover: Duration,
 }
 
 /// What is known of the machine before anything is read: its links and their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
+    /// The name of each link, with an address and its prefix length.
     pub addresses: Vec<(String, IpNet)>,
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum ConfigError {
     #[error("{field}: {problem}")]
     Field {
@@ -312,9 +329,9 @@ fn election(
     })
 }
 
-/// That of our own address, where it is in the same network: then the kernel takes ours as the
-/// source of connections from this node to the virtual one, and they outlive its loss. IPv6 takes
-/// the virtual one in any case.
+/// The prefix length of our own address, where it is in the same network: then the kernel takes
+/// ours as the source of connections from this node to the virtual one, and they outlive its loss.
+/// IPv6 takes the virtual one in any case.
 fn usual_prefix(
     address: IpAddr,
     own: IpAddr,

@@ -15,13 +15,13 @@ use tokio::io::unix::AsyncFd;
 
 /// What routers tell each other goes before everything else (internetwork control).
 const TRAFFIC_CLASS: u32 = 0xc0;
-/// Waiting packets of our own virtual router; if there are more, somebody floods us.
+/// Bytes of packets of our own virtual router that wait in the socket; more of them are a flood.
 const RECEIVE_QUEUE: usize = 64 << 10;
 const VRID: u32 = 1;
 
 /// A packet that came in; the payload is in the buffer it was read into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
+pub(super) struct Received {
     pub from: IpAddr,
     pub to: IpAddr,
     pub hops: u8,
@@ -29,7 +29,7 @@ pub struct Received {
 }
 
 /// On one link. Belongs to the network namespace of the thread that opened it.
-pub struct Adverts {
+pub(super) struct Adverts {
     receiver: AsyncFd<Socket>,
     sender: Socket,
     /// Sends with the hardware address of the virtual router.
@@ -40,9 +40,9 @@ pub struct Adverts {
 
 impl Adverts {
     /// Hears and sends on the link with this name and number. To be called in an async runtime.
-    pub fn open(config: &Config, name: &str, link: u32) -> io::Result<Adverts> {
+    pub(super) fn open(config: &Config, name: &str, link: u32) -> io::Result<Self> {
         let receiver = receiver(config, name, link)?;
-        Ok(Adverts {
+        Ok(Self {
             receiver: readable(receiver)?,
             sender: sender(config.own, name, link)?,
             virtual_sender: None,
@@ -51,29 +51,29 @@ impl Adverts {
         })
     }
 
-    /// From now on what goes to the group leaves through this link.
-    pub fn send_through(&mut self, own: IpAddr, name: &str, link: u32) -> io::Result<()> {
+    /// Sends packets for the group through this link from now on.
+    pub(super) fn send_through(&mut self, own: IpAddr, name: &str, link: u32) -> io::Result<()> {
         self.virtual_sender = Some(sender(own, name, link)?);
         Ok(())
     }
 
-    pub fn send_through_own_link(&mut self) {
+    pub(super) fn send_through_own_link(&mut self) {
         self.virtual_sender = None;
     }
 
-    pub fn send(&self, payload: &[u8]) -> io::Result<()> {
+    pub(super) fn send(&self, payload: &[u8]) -> io::Result<()> {
         let sender = self.virtual_sender.as_ref().unwrap_or(&self.sender);
         sender.send_to(payload, &self.group).map(drop)
     }
 
-    pub fn send_to(&self, peer: IpAddr, payload: &[u8]) -> io::Result<()> {
+    pub(super) fn send_to(&self, peer: IpAddr, payload: &[u8]) -> io::Result<()> {
         self.sender
             .send_to(payload, &on_link(peer, self.link))
             .map(drop)
     }
 
     /// Nothing is lost if it is dropped half way.
-    pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         loop {
             let received = self
                 .receiver
@@ -88,7 +88,7 @@ impl Adverts {
     }
 
     /// What has come already.
-    pub fn waiting(&self, buffer: &mut [u8]) -> Option<Received> {
+    pub(super) fn waiting(&self, buffer: &mut [u8]) -> Option<Received> {
         receive(self.receiver.get_ref(), &self.group, buffer)
             .ok()
             .flatten()
@@ -287,7 +287,7 @@ fn receive_message(
     }
 }
 
-/// For tests: whatever reads bytes here.
+/// Reads bytes in every way that this module does, for tests.
 #[cfg(test)]
 pub(super) fn read(bytes: &[u8]) {
     let _ = (received_v4(bytes), ancillary(bytes));

@@ -5,18 +5,18 @@ use portico_vrrp::Time;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Announcing {
+pub(super) struct Announcing {
     times: u32,
     gap: Duration,
     every: Option<Duration>,
-    /// Of the first few, how many are still to come.
+    /// How many of the first few announcements are still to come.
     left: u32,
     next: Option<Time>,
 }
 
 impl Announcing {
-    pub fn new(times: u32, gap: Duration, every: Option<Duration>) -> Announcing {
-        Announcing {
+    pub(super) fn new(times: u32, gap: Duration, every: Option<Duration>) -> Self {
+        Self {
             times,
             gap,
             every,
@@ -26,20 +26,20 @@ impl Announcing {
     }
 
     /// One is due now.
-    pub fn begin(&mut self, now: Time) {
+    pub(super) fn begin(&mut self, now: Time) {
         (self.left, self.next) = (self.times.max(1), Some(now));
     }
 
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         (self.left, self.next) = (0, None);
     }
 
-    pub fn deadline(&self) -> Option<Time> {
+    pub(super) fn deadline(&self) -> Option<Time> {
         self.next
     }
 
     /// Whether to announce now. Those that were missed are not made up for.
-    pub fn due(&mut self, now: Time) -> bool {
+    pub(super) fn due(&mut self, now: Time) -> bool {
         if self.next.is_none_or(|next| next > now) {
             return false;
         }

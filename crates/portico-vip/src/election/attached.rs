@@ -8,7 +8,7 @@ use super::{ElectionError, Settings};
 use std::io;
 use std::net::IpAddr;
 
-pub struct Attached {
+pub(super) struct Attached {
     link: Link,
     pub adverts: Adverts,
     pub wire: Wire,
@@ -19,7 +19,7 @@ pub struct Attached {
 
 impl Attached {
     /// To be called in an async runtime.
-    pub fn open(settings: &Settings, link: &Link) -> Result<Attached, ElectionError> {
+    pub(super) fn open(settings: &Settings, link: &Link) -> Result<Self, ElectionError> {
         let config = &settings.router;
         let v4 = config.own.is_ipv4();
         let adverts =
@@ -38,15 +38,15 @@ impl Attached {
             virtual_link::name(config.vrid, v4)
         )))?;
         if v4 && settings.prefix < 32 {
-            // Whoever came first in a network would take all others with it when it goes: our own
-            // address with a virtual one.
+            // Without this the kernel removes all secondary addresses of a network with the first
+            // one: the host's own address with a virtual one.
             let _ = std::fs::write(
                 format!("/proc/sys/net/ipv4/conf/{}/promote_secondaries", link.name),
                 "1",
             );
         }
         let virtual_mac = virtual_link::mac(config.vrid, v4);
-        Ok(Attached {
+        Ok(Self {
             link: link.clone(),
             adverts,
             wire,
@@ -56,23 +56,23 @@ impl Attached {
     }
 
     /// The link that is to have the addresses.
-    pub fn holder(&self) -> u32 {
+    pub(super) fn holder(&self) -> u32 {
         self.virtual_link
             .as_ref()
             .map_or(self.link.index, |link| link.index)
     }
 
-    pub fn is_on(&self, link: &Link) -> bool {
+    pub(super) fn is_on(&self, link: &Link) -> bool {
         (self.link.index, self.link.mac) == (link.index, link.mac)
     }
 
     /// A hardware address of this host, or one that any member of the virtual router may have.
-    pub fn is_ours(&self, mac: Mac) -> bool {
+    pub(super) fn is_ours(&self, mac: Mac) -> bool {
         mac == self.link.mac || mac == self.virtual_mac
     }
 
     /// Before the addresses come.
-    pub fn enliven(&mut self, own: IpAddr) -> io::Result<()> {
+    pub(super) fn enliven(&mut self, own: IpAddr) -> io::Result<()> {
         match &mut self.virtual_link {
             Some(link) if !link.is_up() => {
                 link.set_up(true)?;
@@ -82,8 +82,9 @@ impl Attached {
         }
     }
 
-    /// After the addresses went.
-    pub fn calm(&mut self) {
+    /// Sends packets through the own link again and sets the virtual one down, once the addresses
+    /// are gone.
+    pub(super) fn calm(&mut self) {
         self.adverts.send_through_own_link();
         if let Some(Err(error)) = self.virtual_link.as_mut().map(|link| link.set_up(false)) {
             tracing::warn!(%error, "the virtual link cannot be set down");
@@ -91,7 +92,7 @@ impl Attached {
     }
 
     /// How many packets that took.
-    pub fn announce(&self, addresses: &[IpAddr]) -> u64 {
+    pub(super) fn announce(&self, addresses: &[IpAddr]) -> u64 {
         let mac = self
             .virtual_link
             .as_ref()
@@ -102,13 +103,13 @@ impl Attached {
         frames.filter(|frame| self.send(frame)).count() as u64
     }
 
-    pub fn probe(&self, addresses: &[IpAddr]) {
+    pub(super) fn probe(&self, addresses: &[IpAddr]) {
         for address in addresses {
             self.send(&wire::probe(self.link.mac, *address));
         }
     }
 
-    /// A link without hardware addresses has nobody to tell.
+    /// On a link without hardware addresses nothing has to be announced.
     fn send(&self, frame: &[u8]) -> bool {
         if self.link.mac == Mac::default() {
             return false;

@@ -7,13 +7,14 @@ use portico_l2::frame::{arp, ndp};
 use socket2::SockFilter;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Who says by ARP to have which address, in a packet without its link header.
-pub fn of_arp(packet: &[u8]) -> Option<(Ipv4Addr, Mac)> {
+/// The address that the sender of an ARP packet claims, and its hardware address. The packet comes
+/// without its link header.
+pub(super) fn of_arp(packet: &[u8]) -> Option<(Ipv4Addr, Mac)> {
     arp::Packet::parse(packet).map(|packet| (packet.sender, packet.sender_mac))
 }
 
-/// Who says by a neighbour advertisement to have which address.
-pub fn of_neighbour(packet: &[u8]) -> Option<(Ipv6Addr, Mac)> {
+/// The address that the sender of a neighbour advertisement claims, and its hardware address.
+pub(super) fn of_neighbour(packet: &[u8]) -> Option<(Ipv6Addr, Mac)> {
     let message = ndp::Message::parse(packet)?;
     match message.kind {
         ndp::Kind::Advertisement { .. } => message.mac.map(|mac| (message.target, mac)),
@@ -22,7 +23,7 @@ pub fn of_neighbour(packet: &[u8]) -> Option<(Ipv6Addr, Mac)> {
 }
 
 /// Lets through what [`of_arp`] would find of these addresses.
-pub fn arp_filter(addresses: impl Iterator<Item = Ipv4Addr>) -> Vec<SockFilter> {
+pub(super) fn arp_filter(addresses: impl Iterator<Item = Ipv4Addr>) -> Vec<SockFilter> {
     let mut steps = vec![filter::word(arp::SENDER as u32)];
     steps.extend(
         addresses.flat_map(|address| [filter::equals(address.into(), 1), filter::accept()]),
@@ -32,7 +33,7 @@ pub fn arp_filter(addresses: impl Iterator<Item = Ipv4Addr>) -> Vec<SockFilter> 
 }
 
 /// Lets through what [`of_neighbour`] would find of these addresses.
-pub fn neighbour_filter(addresses: impl Iterator<Item = Ipv6Addr>) -> Vec<SockFilter> {
+pub(super) fn neighbour_filter(addresses: impl Iterator<Item = Ipv6Addr>) -> Vec<SockFilter> {
     let mut steps = Vec::new();
     for (offset, value) in [
         (ndp::NEXT_HEADER, ndp::ICMP),

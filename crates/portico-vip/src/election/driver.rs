@@ -21,19 +21,18 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{oneshot, watch};
 
-/// Who takes over announces itself just before its advert comes: a claim is looked at when it has
-/// had the time to come.
+/// A new owner announces the address just before its advert comes: a claim is judged when that
+/// advert has had the time to arrive.
 const CLAIM_RESTS: Duration = Duration::from_millis(20);
 /// What was on its way to us when another took over still gets its answer, after a planned end.
 const LINGER: Duration = Duration::from_millis(10);
-/// After so many packets the others on this host get a chance: nobody on the link can keep a
-/// processor busy.
+/// After this many packets the loop pauses, so that no host on the link can keep a processor busy.
 const BURST: u32 = 64;
 const BREATH: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_secs(3600);
 
 /// One virtual router on one link. What it holds is let go in this order when it is dropped.
-pub struct Driver {
+pub(super) struct Driver {
     hold: Hold,
     attached: Option<Attached>,
     settings: Settings,
@@ -47,14 +46,14 @@ pub struct Driver {
     report: Report,
     priority: watch::Receiver<u8>,
     auth: watch::Receiver<Option<Auth>>,
-    /// A word asks for a planned end; if whoever could say it is gone, that is the end.
+    /// A message asks for a planned end; a dropped sender ends the election at once.
     stop: oneshot::Receiver<()>,
     leaving: bool,
     released: bool,
     /// What could not be done, and means that we cannot take part for now.
     failed: Option<String>,
     retry_at: Option<Time>,
-    /// Somebody said to have an address, and when that is to be looked at.
+    /// A claim of another host, and when it is to be judged.
     claim: Option<(Time, IpAddr, Mac)>,
     restored_at: Option<Time>,
     lifetime: Duration,
@@ -77,13 +76,13 @@ enum Wake {
 
 impl Driver {
     /// Takes part from now on, or as soon as there is a link. To be called in an async runtime.
-    pub fn open(
+    pub(super) fn open(
         settings: Settings,
         report: Report,
         priority: watch::Receiver<u8>,
         auth: watch::Receiver<Option<Auth>>,
         stop: oneshot::Receiver<()>,
-    ) -> Result<Driver, ElectionError> {
+    ) -> Result<Self, ElectionError> {
         let netlink = ElectionError::doing("listen to what happens to links and addresses");
         let config = &settings.router;
         let prefix = if settings.virtual_mac {
@@ -99,7 +98,7 @@ impl Driver {
             Ok((hold, watch, lister, view))
         });
         let (hold, watch, lister, view) = opened.map_err(netlink)?;
-        let mut driver = Driver {
+        let mut driver = Self {
             hold,
             attached: None,
             router: Router::new(config.clone()),
@@ -145,8 +144,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Until the end that was asked for.
-    pub async fn run(mut self) {
+    /// Runs until the end that was asked for.
+    pub(super) async fn run(mut self) {
         let mut buffer = [0; 4096];
         let mut packets = 0;
         loop {
@@ -179,7 +178,7 @@ impl Driver {
         if wait.is_zero() {
             return Wake::Timer;
         }
-        let Driver {
+        let Self {
             attached,
             watch,
             view,

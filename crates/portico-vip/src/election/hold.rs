@@ -7,13 +7,13 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// For what takes a tenth of a millisecond on a host that has nothing else to do. The others wait
-/// for our advert meanwhile.
+/// The time limit for what takes a tenth of a millisecond on a host that has nothing else to do.
+/// The others wait for our advert meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes the addresses off when it is dropped. Belongs to the network namespace of the thread that
 /// opened it.
-pub struct Hold {
+pub(super) struct Hold {
     kernel: Socket,
     addresses: Vec<IpAddr>,
     prefix: u8,
@@ -23,8 +23,8 @@ pub struct Hold {
 }
 
 impl Hold {
-    pub fn open(addresses: Vec<IpAddr>, prefix: u8) -> io::Result<Hold> {
-        Ok(Hold {
+    pub(super) fn open(addresses: Vec<IpAddr>, prefix: u8) -> io::Result<Self> {
+        Ok(Self {
             kernel: Socket::open(libc::NETLINK_ROUTE)?,
             addresses,
             prefix,
@@ -33,27 +33,27 @@ impl Hold {
         })
     }
 
-    /// By which the kernel names us when it tells others of changes.
-    pub fn port(&self) -> u32 {
+    /// The port by which the kernel names this socket in notifications.
+    pub(super) fn port(&self) -> u32 {
         self.kernel.port()
     }
 
-    pub fn link(&self) -> Option<u32> {
+    pub(super) fn link(&self) -> Option<u32> {
         self.link
     }
 
     /// Where the addresses go from now on; from where they are they are taken off.
-    pub fn place(&mut self, link: Option<u32>) {
+    pub(super) fn place(&mut self, link: Option<u32>) {
         if self.link != link {
             self.give_up();
             self.link = link;
         }
     }
 
-    /// Takes off what an earlier process left on this link, and returns what somebody else put
-    /// there, which stays: it neither goes by itself nor says that it is ours. Fails if we may not
-    /// change addresses at all.
-    pub fn clean(&mut self, link: u32) -> io::Result<Vec<IpAddr>> {
+    /// Takes off what an earlier process left on this link, and returns the addresses that another
+    /// program added, which stay: they have neither a lifetime nor our protocol number. Fails if we
+    /// may not change addresses at all.
+    pub(super) fn clean(&mut self, link: u32) -> io::Result<Vec<IpAddr>> {
         let Some(&first) = self.addresses.first() else {
             return Ok(Vec::new());
         };
@@ -84,7 +84,7 @@ impl Hold {
     }
 
     /// The kernel takes them off by itself after `lifetime`, unless this comes again.
-    pub fn take(&mut self, lifetime: Duration) -> io::Result<()> {
+    pub(super) fn take(&mut self, lifetime: Duration) -> io::Result<()> {
         let link = self.link.ok_or(io::ErrorKind::NotFound)?;
         let mut request = Messages::new();
         for &address in &self.addresses {
@@ -99,7 +99,8 @@ impl Hold {
     }
 
     /// An IPv6 address is there at once, but what comes to it is taken for ours only when a worker
-    /// of the kernel has been there. Who is told too early that we have it sends to nobody.
+    /// of the kernel has been there. A host that is told too early that we have it would send
+    /// packets that are dropped.
     fn wait_until_they_answer(&mut self, link: u32) {
         let deadline = Instant::now() + LONGEST_WAIT;
         for &address in self.addresses.iter().filter(|address| address.is_ipv6()) {
@@ -117,7 +118,7 @@ impl Hold {
     }
 
     /// An error is for people only: the kernel will take them off.
-    pub fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self) {
         if let Err(error) = self.try_give_up() {
             tracing::error!(%error, addresses = ?self.addresses, "the addresses could not be taken off; the kernel will do it");
         }

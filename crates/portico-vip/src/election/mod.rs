@@ -1,8 +1,9 @@
-//! Who has the address: drives `portico-vrrp` with real packets, and puts the address on the link.
+//! Decides which node has the address: drives `portico-vrrp` with real packets, and puts the
+//! address on the link.
 //!
 //! An [`Election`] runs on a thread of its own, before all ordinary threads where that is allowed,
-//! and needs nobody: no API server, no other part of the process. The addresses are given to the
-//! kernel for a few seconds at a time, so that they go when the process does, whatever it goes of.
+//! and needs neither an API server nor another part of the process. The addresses are given to the
+//! kernel for a few seconds at a time, so that they expire with the process, however it ends.
 //!
 //! `driver` is the loop; `adverts` has the sockets of VRRP, `wire` those of ARP and neighbour
 //! discovery (`claims`: what is read from them; `announcing`: when they are sent); `hold` has the
@@ -41,6 +42,7 @@ use tokio::sync::{oneshot, watch};
 /// How one virtual router is to be driven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// The virtual router.
     pub router: portico_vrrp::Config,
     /// How adverts are signed; `None` where they are not.
     pub auth: Option<Auth>,
@@ -53,7 +55,9 @@ pub struct Settings {
     /// Announcements are repeated so often after a take-over, and so far apart; then at
     /// `announce_every` while it is owned.
     pub announcements: u32,
+    /// The time between two announcements after a take-over.
     pub announcement_gap: Duration,
+    /// The time between two announcements of an owner; `None` for none.
     pub announce_every: Option<Duration>,
     /// Own the address with the hardware address of the virtual router, on a link of its own.
     pub virtual_mac: bool,
@@ -61,6 +65,7 @@ pub struct Settings {
 
 /// Why an election cannot begin.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum ElectionError {
     #[error(transparent)]
     Router(#[from] portico_vrrp::Unfit),
@@ -75,9 +80,9 @@ pub enum ElectionError {
 }
 
 impl ElectionError {
-    fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> ElectionError {
+    fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
-        move |source| ElectionError::Io { doing, source }
+        move |source| Self::Io { doing, source }
     }
 }
 
@@ -99,7 +104,7 @@ pub struct Election {
 impl Election {
     /// Begins. A link that is not there yet is waited for; what is wrong with the settings, or not
     /// allowed, is an error now. Belongs to the network namespace of the calling thread.
-    pub fn start(settings: Settings) -> Result<Election, ElectionError> {
+    pub fn start(settings: Settings) -> Result<Self, ElectionError> {
         check(&settings)?;
         let (report, state) = Report::new(settings.router.priority);
         let (priority, priorities) = watch::channel(settings.router.priority);
@@ -138,7 +143,7 @@ impl Election {
             ))
         };
         begun.recv().unwrap_or_else(|_| died())?;
-        Ok(Election {
+        Ok(Self {
             state,
             priority,
             auth,
@@ -148,9 +153,9 @@ impl Election {
         })
     }
 
-    /// What is known now, at any time; counters included. Who waits for changes is woken by those
-    /// of role, owner, priority, peers, trouble and by conflicts, not by each packet. It is closed
-    /// when the thread died, which is a reason to end the process: the address is gone by itself.
+    /// What is known now, at any time; counters included. A receiver is woken by changes of role,
+    /// owner, priority, peers, trouble and by conflicts, not by each packet. It is closed when the
+    /// thread died, which is a reason to end the process: the address is gone by itself.
     pub fn state(&self) -> watch::Receiver<State> {
         self.state.clone()
     }
@@ -170,8 +175,8 @@ impl Election {
         });
     }
 
-    /// Gives the address to another, who answers before we stop to, and takes no more part. Without
-    /// another this ends after a few intervals.
+    /// Hands the address to another node, which answers before this one stops to, and takes no more
+    /// part. Without another this ends after a few intervals.
     pub async fn release(mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());

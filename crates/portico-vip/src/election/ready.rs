@@ -6,7 +6,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Those that own one descriptor, always give out the same, and close it only when dropped.
-pub trait Owning: AsRawFd {}
+pub(super) trait Owning: AsRawFd {}
 
 impl Owning for socket2::Socket {}
 impl Owning for portico_dataplane::netlink::Socket {}
@@ -16,7 +16,7 @@ impl Owning for portico_dataplane::netlink::Socket {}
     unsafe_code,
     reason = "the runtime has to be promised that the descriptor stays open"
 )]
-pub fn readable<T: Owning>(socket: T) -> io::Result<AsyncFd<T>> {
+pub(super) fn readable<T: Owning>(socket: T) -> io::Result<AsyncFd<T>> {
     // SAFETY: that is what `Owning` means.
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
 }

@@ -1,4 +1,4 @@
-//! Keeps [`State`] for those who look at it. Counting wakes nobody; a change that matters does.
+//! Publishes [`State`]. Counting wakes no receiver; a change that matters does.
 
 use super::state::{PEERS, Peer, State, TRANSITIONS, Transition};
 use portico_vrrp::{Advert, Conflict, Reason, Role};
@@ -6,23 +6,23 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 use tokio::sync::watch;
 
-pub struct Report(watch::Sender<State>);
+pub(super) struct Report(watch::Sender<State>);
 
 impl Report {
-    pub fn new(priority: u8) -> (Report, watch::Receiver<State>) {
+    pub(super) fn new(priority: u8) -> (Self, watch::Receiver<State>) {
         let (sender, receiver) = watch::channel(State::new(priority));
-        (Report(sender), receiver)
+        (Self(sender), receiver)
     }
 
-    /// Nobody is woken.
-    pub fn count(&self, count: impl FnOnce(&mut State)) {
+    /// Changes counters without waking a receiver.
+    pub(super) fn count(&self, count: impl FnOnce(&mut State)) {
         self.0.send_if_modified(|state| {
             count(state);
             false
         });
     }
 
-    pub fn became(&self, role: Role, reason: Reason, own: IpAddr) {
+    pub(super) fn became(&self, role: Role, reason: Reason, own: IpAddr) {
         self.0.send_modify(|state| {
             state.owner = match (role, &reason) {
                 (Role::Owner, _) => Some(own),
@@ -42,7 +42,7 @@ impl Report {
         });
     }
 
-    pub fn heard(&self, from: IpAddr, advert: &Advert) {
+    pub(super) fn heard(&self, from: IpAddr, advert: &Advert) {
         self.0.send_if_modified(|state| {
             state.counters.adverts_received += 1;
             let said = Peer {
@@ -71,18 +71,18 @@ impl Report {
         });
     }
 
-    pub fn conflict(&self, conflict: Conflict) {
+    pub(super) fn conflict(&self, conflict: Conflict) {
         self.0.send_modify(|state| {
             state.counters.conflicts += 1;
             state.conflict = Some((SystemTime::now(), conflict));
         });
     }
 
-    pub fn priority(&self, priority: u8) {
+    pub(super) fn priority(&self, priority: u8) {
         self.0.send_modify(|state| state.priority = priority);
     }
 
-    pub fn trouble(&self, trouble: Option<String>) {
+    pub(super) fn trouble(&self, trouble: Option<String>) {
         self.0.send_if_modified(|state| {
             let news = state.trouble != trouble;
             state.trouble = trouble;

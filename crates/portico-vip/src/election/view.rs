@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 /// Something that the kernel told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(super) enum Event {
     Link {
         link: Link,
         present: bool,
@@ -25,7 +25,7 @@ pub enum Event {
 
 /// The link by its name, and whether our own address is on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub(super) struct View {
     interface: String,
     own: IpAddr,
     link: Option<Link>,
@@ -34,8 +34,8 @@ pub struct View {
 
 impl View {
     /// Nothing is there yet.
-    pub fn new(interface: &str, own: IpAddr) -> View {
-        View {
+    pub(super) fn new(interface: &str, own: IpAddr) -> Self {
+        Self {
             interface: interface.to_owned(),
             own,
             link: None,
@@ -44,7 +44,7 @@ impl View {
     }
 
     /// Asks the kernel.
-    pub fn read(&mut self, kernel: &mut Socket) -> io::Result<()> {
+    pub(super) fn read(&mut self, kernel: &mut Socket) -> io::Result<()> {
         self.link = match kernel.query(&rtnetlink::get_link(&self.interface), |message| {
             rtnetlink::link(&message)
         }) {
@@ -65,7 +65,7 @@ impl View {
     }
 
     /// Takes note; `true` if the kernel has to be asked, because this does not say everything.
-    pub fn apply(&mut self, event: &Event) -> bool {
+    pub(super) fn apply(&mut self, event: &Event) -> bool {
         match event {
             Event::Lost => true,
             Event::Address { held, present } => {
@@ -99,7 +99,7 @@ impl View {
     }
 
     /// The link, if we can take part through it; otherwise why not, for people.
-    pub fn usable(&self) -> Result<&Link, String> {
+    pub(super) fn usable(&self) -> Result<&Link, String> {
         match &self.link {
             None => Err(format!("there is no link {}", self.interface)),
             Some(link) if !link.running => {
@@ -111,7 +111,7 @@ impl View {
     }
 
     /// This is the link, or was until now.
-    pub fn concerns(&self, link: &Link) -> bool {
+    pub(super) fn concerns(&self, link: &Link) -> bool {
         link.name == self.interface
             || self
                 .link
@@ -130,12 +130,12 @@ impl View {
 
 /// Tells what happens to links and addresses. Belongs to the network namespace of the thread that
 /// opened it.
-pub struct Watch(AsyncFd<Socket>);
+pub(super) struct Watch(AsyncFd<Socket>);
 
 impl Watch {
     /// From here on no change is missed, but for those that this port made. To be called in an
     /// async runtime.
-    pub fn open(except: u32) -> io::Result<Watch> {
+    pub(super) fn open(except: u32) -> io::Result<Self> {
         let socket = Socket::open(libc::NETLINK_ROUTE)?;
         socket.ignore_sender(except)?;
         for group in [GROUP_LINK, GROUP_V4_ADDRESS, GROUP_V6_ADDRESS] {
@@ -145,7 +145,7 @@ impl Watch {
     }
 
     /// What happened of all that is `wanted`. Nothing is lost if it is dropped half way.
-    pub async fn next(&mut self, wanted: impl Fn(&Event) -> bool) -> io::Result<Vec<Event>> {
+    pub(super) async fn next(&mut self, wanted: impl Fn(&Event) -> bool) -> io::Result<Vec<Event>> {
         let mut ready = self.0.readable_mut().await?;
         let mut events = Vec::new();
         loop {

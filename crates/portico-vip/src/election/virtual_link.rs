@@ -1,10 +1,9 @@
 //! The link with the hardware address of the virtual router (RFC 9568, section 7.3), which has the
-//! addresses in place of the host's own link. Whoever owns the address, its hardware address stays
-//! the same.
+//! addresses in place of the host's own link. The hardware address of the address stays the same,
+//! whichever node owns it.
 //!
-//! It is up only while we own the address: what a switch sends to everybody for want of knowledge
-//! is none of a standby's business. After a crash the link stays without its addresses, and the
-//! next start removes it.
+//! It is up only while we own the address: a standby would only drop what a switch floods to all
+//! ports. After a crash the link stays without its addresses, and the next start removes it.
 
 use super::rtnetlink::{self, Link};
 use super::wire::Mac;
@@ -20,7 +19,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
 ];
 const PARENT_SETTINGS: &[(&str, &str)] = &[("arp_ignore", "1"), ("arp_announce", "2")];
 
-pub struct VirtualLink {
+pub(super) struct VirtualLink {
     kernel: Socket,
     pub name: String,
     pub index: u32,
@@ -31,17 +30,17 @@ pub struct VirtualLink {
 }
 
 /// `00:00:5e:00:01:vrid`, or `…:02:…` for IPv6.
-pub fn mac(vrid: u8, v4: bool) -> Mac {
+pub(super) fn mac(vrid: u8, v4: bool) -> Mac {
     [0, 0, 0x5e, 0, if v4 { 1 } else { 2 }, vrid]
 }
 
-pub fn name(vrid: u8, v4: bool) -> String {
+pub(super) fn name(vrid: u8, v4: bool) -> String {
     format!("vrrp{}.{vrid}", if v4 { "" } else { "6" })
 }
 
 impl VirtualLink {
     /// A new one, down, after one that an earlier process left was removed.
-    pub fn create(parent: &Link, vrid: u8, v4: bool) -> io::Result<VirtualLink> {
+    pub(super) fn create(parent: &Link, vrid: u8, v4: bool) -> io::Result<Self> {
         let (name, mac) = (name(vrid, v4), mac(vrid, v4));
         let mut kernel = Socket::open(libc::NETLINK_ROUTE)?;
         match find(&mut kernel, &name)? {
@@ -62,7 +61,7 @@ impl VirtualLink {
             .exchange(&rtnetlink::new_macvlan(&name, parent.index, mac))?
             .into_result()?;
         let link = find(&mut kernel, &name)?.ok_or(io::ErrorKind::NotFound)?;
-        let mut made = VirtualLink {
+        let mut made = Self {
             kernel,
             name,
             index: link.index,
@@ -74,11 +73,11 @@ impl VirtualLink {
         Ok(made)
     }
 
-    pub fn is_up(&self) -> bool {
+    pub(super) fn is_up(&self) -> bool {
         self.up
     }
 
-    pub fn set_up(&mut self, up: bool) -> io::Result<()> {
+    pub(super) fn set_up(&mut self, up: bool) -> io::Result<()> {
         if self.up != up {
             self.kernel
                 .exchange(&rtnetlink::set_up(self.index, up))?
@@ -88,9 +87,9 @@ impl VirtualLink {
         Ok(())
     }
 
-    /// Of two links on one wire each is to speak and to answer for its own addresses only. What
-    /// comes in here and is answered through the parent is right, and the link needs no addresses
-    /// but those it is given.
+    /// Sets both links of one wire to speak and to answer for their own addresses only. What comes
+    /// in here and is answered through the parent is right, and the link needs no addresses but
+    /// those it is given.
     fn settle(&mut self, parent: &str) -> io::Result<()> {
         for (family, setting, value) in SETTINGS {
             match write(&path(family, &self.name, setting), value) {

@@ -3,9 +3,9 @@
 
 use super::claims;
 use super::ready::readable;
-pub use portico_dataplane::link::chunk;
-pub use portico_l2::Mac;
-pub use portico_l2::frame::probe;
+pub(super) use portico_dataplane::link::chunk;
+pub(super) use portico_l2::Mac;
+pub(super) use portico_l2::frame::probe;
 
 use portico_dataplane::link::packet::link_address;
 use portico_l2::frame::{self, Role, arp, ndp};
@@ -20,12 +20,12 @@ const LONGEST: usize = 256;
 
 /// Frames that say that an address is here. A virtual router says to be one (RFC 9568, section
 /// 6.4).
-pub fn announcements(mac: Mac, address: IpAddr) -> Vec<Vec<u8>> {
+pub(super) fn announcements(mac: Mac, address: IpAddr) -> Vec<Vec<u8>> {
     frame::announcements(mac, address, Role::Router)
 }
 
 /// One link. Belongs to the network namespace of the thread that opened it.
-pub struct Wire {
+pub(super) struct Wire {
     sender: Socket,
     listener: AsyncFd<Socket>,
     read: Claim,
@@ -34,7 +34,7 @@ pub struct Wire {
 impl Wire {
     /// The link with this number; claims of these addresses are heard, all of one family. To be
     /// called in an async runtime.
-    pub fn open(link: u32, addresses: &[IpAddr]) -> io::Result<Wire> {
+    pub(super) fn open(link: u32, addresses: &[IpAddr]) -> io::Result<Self> {
         // Without a protocol it hears nothing.
         let sender = Socket::new(Domain::PACKET, Type::RAW, None)?;
         sender.set_nonblocking(true)?;
@@ -44,19 +44,19 @@ impl Wire {
         listener.set_nonblocking(true)?;
         listener.attach_filter(&filter)?;
         listener.bind(&link_address(link, ethertype))?;
-        Ok(Wire {
+        Ok(Self {
             sender,
             listener: readable(listener)?,
             read,
         })
     }
 
-    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+    pub(super) fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.sender.send(frame).map(drop)
     }
 
-    /// Who says to have which of the addresses. Nothing is lost if it is dropped half way.
-    pub async fn claim(&self) -> io::Result<(IpAddr, Mac)> {
+    /// The next claim of one of the addresses by another host. Dropping the future loses no claim.
+    pub(super) async fn claim(&self) -> io::Result<(IpAddr, Mac)> {
         let mut buffer = [0; LONGEST];
         loop {
             let length = self

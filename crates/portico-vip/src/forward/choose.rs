@@ -33,18 +33,18 @@ pub enum Mode {
 
 impl Mode {
     /// All that forward.
-    pub(super) const WAYS: [Mode; 5] = [
-        Mode::Portico,
-        Mode::Iptables,
-        Mode::Ipvs,
-        Mode::Direct,
-        Mode::Haproxy,
+    pub(super) const WAYS: [Self; 5] = [
+        Self::Portico,
+        Self::Iptables,
+        Self::Ipvs,
+        Self::Direct,
+        Self::Haproxy,
     ];
 }
 
 /// A way and why it fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub(super) struct Choice {
     pub mode: Mode,
     pub why: String,
 }
@@ -56,7 +56,7 @@ const KUBE_PROXY_TABLE: &str = "kube-proxy";
 
 /// What is on the node, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub(super) struct Surroundings {
     /// The mode of Portico's node daemon, where it serves static Services.
     pub node_daemon: Option<String>,
     /// Which `iptables` has kube-proxy's chain of the API server.
@@ -67,14 +67,14 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    pub fn look(wanted: &Wanted, programs: &[Programs], static_services: &Path) -> Surroundings {
+    pub(super) fn look(wanted: &Wanted, programs: &[Programs], static_services: &Path) -> Self {
         let families: Vec<Family> = wanted.routes().map(|route| route.family).collect();
         let serving = |programs: &&Programs| {
             families
                 .iter()
                 .any(|family| kube_proxy::serves(programs, *family))
         };
-        Surroundings {
+        Self {
             node_daemon: node::daemon(static_services).map(|installed| installed.mode),
             kube_proxy_chain: programs
                 .iter()
@@ -97,12 +97,12 @@ fn has_link(name: &str) -> bool {
     })
 }
 
-/// The best first. The last one needs nobody.
-pub fn choices(found: &Surroundings) -> Vec<Choice> {
+/// The best first. The last one needs no other program.
+pub(super) fn choices(found: &Surroundings) -> Vec<Choice> {
     let mut choices = Vec::new();
     let mut fits = |mode, why: String| choices.push(Choice { mode, why });
-    // In IPVS mode an address that is served is on a link of every node, and the one who is to have
-    // it is not the only one.
+    // In IPVS mode an address that is served is on a link of every node, so the owner would not be
+    // the only node with it.
     if let Some(mode) = found.node_daemon.as_ref().filter(|mode| *mode != "ipvs") {
         fits(
             Mode::Portico,

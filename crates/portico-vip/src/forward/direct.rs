@@ -2,8 +2,8 @@
 //! its own.
 //!
 //! The rules are those of the nftables dataplane, with a table that has one Service: its frontends
-//! are the virtual addresses, its endpoints the servers. Everybody is masqueraded, so nothing has
-//! to be known of the node and its pods.
+//! are the virtual addresses, its endpoints the servers. All clients are masqueraded, so nothing
+//! has to be known of the node and its pods.
 
 use super::route::{self, Route};
 use super::{ForwardError, Forwarder, Wanted};
@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 const TABLE: Table = Table::small("portico-vip");
 
-pub struct Direct {
+pub(super) struct Direct {
     translation: Translation,
 }
 
 impl Direct {
-    pub fn open(masquerade_mark: u32) -> Result<Direct, ForwardError> {
-        Ok(Direct {
+    pub(super) fn open(masquerade_mark: u32) -> Result<Self, ForwardError> {
+        Ok(Self {
             translation: Translation::open(TABLE, masquerade_mark)?,
         })
     }
@@ -57,7 +57,7 @@ impl Forwarder for Direct {
 }
 
 /// Addresses that are translated to others, by nftables.
-pub struct Translation {
+pub(super) struct Translation {
     table: Table,
     nftables: Nftables,
     masquerade_mark: u32,
@@ -65,9 +65,9 @@ pub struct Translation {
 }
 
 impl Translation {
-    pub fn open(table: Table, masquerade_mark: u32) -> Result<Translation, ForwardError> {
+    pub(super) fn open(table: Table, masquerade_mark: u32) -> Result<Self, ForwardError> {
         let nftables = Nftables::open(table)?;
-        Ok(Translation {
+        Ok(Self {
             table,
             nftables,
             masquerade_mark,
@@ -75,8 +75,8 @@ impl Translation {
         })
     }
 
-    /// From these to those, in each family.
-    pub fn set(
+    /// Forwards these addresses to those servers, in each family.
+    pub(super) fn set(
         &mut self,
         routes: impl IntoIterator<Item = (Family, Vec<SocketAddr>, Vec<SocketAddr>)>,
     ) -> Result<(), ForwardError> {
@@ -90,7 +90,7 @@ impl Translation {
     }
 
     /// As `nft` prints them where it is installed; the part that is not always the same.
-    pub fn rules(&self) -> Vec<String> {
+    pub(super) fn rules(&self) -> Vec<String> {
         let mut rules = Vec::new();
         for (key, port) in self.installed.ports.iter() {
             let (family, table) = (
@@ -124,7 +124,7 @@ impl Translation {
         rules
     }
 
-    pub fn remove(&mut self) -> Result<(), ForwardError> {
+    pub(super) fn remove(&mut self) -> Result<(), ForwardError> {
         self.installed = ForwardingTable::default();
         Ok(self.nftables.remove()?)
     }

@@ -1,6 +1,6 @@
-//! Ends connections through a virtual address to servers that are gone. Who has a connection that
-//! nobody answers any more would wait for minutes; this way its next packet is answered with a
-//! reset, and it begins anew with a server that lives.
+//! Ends connections through a virtual address to servers that are gone. A client whose server is
+//! gone would wait for minutes; this way its next packet is answered with a reset, and it connects
+//! anew to a server that lives.
 
 use super::Wanted;
 use portico_dataplane::conntrack::Conntrack;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 #[derive(Default)]
-pub struct Flows {
+pub(super) struct Flows {
     /// Opened when first needed; belongs to the network namespace of the calling thread.
     conntrack: Option<Conntrack>,
     /// Servers whose connections were ended already.
@@ -17,8 +17,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// After the rules no longer lead there.
-    pub fn end(&mut self, wanted: &Wanted) {
+    /// Ends connections to servers that the rules no longer lead to.
+    pub(super) fn end(&mut self, wanted: &Wanted) {
         let gone: BTreeSet<SocketAddr> = wanted.gone().into_iter().collect();
         for server in gone.difference(&self.gone) {
             let same_family =

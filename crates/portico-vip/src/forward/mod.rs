@@ -1,10 +1,10 @@
 //! What comes to the virtual address goes to an API server. One way a file; all are chosen at run
 //! time.
 //!
-//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy (in iptables and IPVS mode),
-//! [`node`] has Portico's node daemon do it, [`haproxy`] runs HAProxy. [`choose`] decides which
-//! way, from what is on the node; [`Forwarding`] is all of it for who has an address to forward.
-//! [`flows`] ends connections to servers that are gone.
+//! [`direct`] needs no other program, [`kube_proxy`] stands beside kube-proxy (in iptables and IPVS
+//! mode), [`node`] has Portico's node daemon do it, [`haproxy`] runs HAProxy. [`choose`] decides
+//! which way, from what is on the node; [`Forwarding`] is all of it for the callers. [`flows`] ends
+//! connections to servers that are gone.
 
 mod choose;
 mod direct;
@@ -13,7 +13,7 @@ mod haproxy;
 mod kube_proxy;
 mod node;
 mod route;
-pub mod worker;
+pub(crate) mod worker;
 
 pub use choose::Mode;
 pub use haproxy::HaproxySettings;
@@ -32,22 +32,25 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// What is to be forwarded where, on every node that runs `portico vip`, whether it has the address
-/// or not: a take-over finds it ready, and who is on the node needs no owner.
+/// or not: a take-over finds it ready, and clients on the node need no owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
+    /// The virtual addresses.
     pub addresses: Vec<IpAddr>,
+    /// The port of the virtual addresses.
     pub port: u16,
     /// All that are known, in a stable order. [`crate::servers::eligible`] says which of them get
     /// connections.
     pub servers: Vec<Server>,
     /// The cluster IPs and the port of `default/kubernetes`, where they are known.
     pub cluster: Vec<SocketAddr>,
-    /// We are about to go: what is open goes on here, what begins is for whoever has the address.
-    /// For the ways that take with them what is open when they go.
+    /// We are about to go: what is open goes on here, new connections are for the owner of the
+    /// address. For the ways that cut open connections when they end.
     pub closing: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum ForwardError {
     #[error(transparent)]
     Dataplane(#[from] ApplyError),
@@ -62,6 +65,7 @@ pub enum ForwardError {
 
 /// One way to forward.
 pub trait Forwarder: Send {
+    /// The name of the way, for logs and `portico vip status`.
     fn name(&self) -> &'static str;
 
     /// Make it so; called when something changed, and on a slow timer to put back what others
@@ -78,12 +82,14 @@ pub trait Forwarder: Send {
 /// What the operator decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardSettings {
+    /// Which way is taken, or that it is chosen by what is on the node.
     pub mode: Mode,
     /// Where Portico's node daemon looks for static Services.
     pub static_services: PathBuf,
-    /// The bit of the packet mark that asks for masquerading, where we masquerade ourselves.
-    /// kube-proxy's, which everybody keeps clear of.
+    /// The bit of the packet mark that asks for masquerading, where we masquerade ourselves. It is
+    /// kube-proxy's, which other programs keep clear of.
     pub masquerade_mark: u32,
+    /// How HAProxy is run, where it is the way.
     pub haproxy: HaproxySettings,
 }
 
@@ -145,8 +151,9 @@ impl Current {
 }
 
 impl Forwarding {
-    pub fn new(settings: ForwardSettings) -> Forwarding {
-        Forwarding {
+    /// Nothing is forwarded before the first call.
+    pub fn new(settings: ForwardSettings) -> Self {
+        Self {
             settings,
             programs: kube_proxy::installed_programs(),
             current: None,

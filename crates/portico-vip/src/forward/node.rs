@@ -20,26 +20,27 @@ const FILE: &str = "portico-vip.json";
 const PATIENCE: Duration = Duration::from_millis(500);
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(1);
 
-pub struct Node {
+pub(super) struct Node {
     folder: PathBuf,
     in_force: bool,
 }
 
 /// What the node daemon that serves this folder says, if there is one.
-pub fn daemon(folder: &Path) -> Option<Installed> {
+pub(super) fn daemon(folder: &Path) -> Option<Installed> {
     let note = || serde_json::from_slice(&fs::read(folder.join(INSTALLED)).ok()?).ok();
     is_served(folder).then(note)?
 }
 
-/// Somebody has the folder locked. Asking takes the lock for a moment where nobody has it.
+/// Whether a node daemon has the folder locked. Asking takes the lock for a moment where it is
+/// free.
 fn is_served(folder: &Path) -> bool {
     let lock = File::open(folder).map(|folder| folder.try_lock_shared());
     matches!(lock, Ok(Err(TryLockError::WouldBlock)))
 }
 
 impl Node {
-    pub fn new(folder: &Path) -> Node {
-        Node {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self {
             folder: folder.to_owned(),
             in_force: false,
         }
@@ -49,7 +50,7 @@ impl Node {
         self.folder.join(FILE)
     }
 
-    /// In the making.
+    /// The path of the file while it is written.
     fn new_path(&self) -> PathBuf {
         self.folder.join(format!(".{FILE}.new"))
     }
@@ -130,7 +131,7 @@ impl Forwarder for Node {
             .collect())
     }
 
-    /// Whoever waits for the rules to go waits for the node; where there is none there is nothing
+    /// The node daemon removes the rules, so the caller waits for it; without one there is nothing
     /// to wait for.
     fn remove(&mut self) -> Result<(), ForwardError> {
         // Only there after a crash.

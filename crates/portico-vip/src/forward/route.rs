@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 /// The part of what is wanted in one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub(super) struct Route {
     pub family: Family,
     /// The virtual addresses with their port.
     pub frontends: Vec<SocketAddr>,
@@ -22,8 +22,8 @@ pub struct Route {
 }
 
 impl Wanted {
-    /// A family without a virtual address or without a server has none: whoever asks there is
-    /// answered by the node's own API server, which is better than by nobody.
+    /// A family without a virtual address or without a server has none: clients of it are answered
+    /// by the node's own API server, which is better than no answer.
     pub(super) fn route(&self, family: Family) -> Option<Route> {
         let is_ours = |address: &SocketAddr| Family::of(address.ip()) == family;
         let frontends: Vec<SocketAddr> = self
@@ -32,7 +32,8 @@ impl Wanted {
             .map(|address| SocketAddr::new(*address, self.port))
             .filter(is_ours)
             .collect();
-        // A virtual address is not a server, whoever says so: it would be sent to itself.
+        // A virtual address is not a server, even if the API says so: packets would be sent to
+        // themselves.
         let is_server = |server: &&Server| {
             is_ours(&server.address) && !self.addresses.contains(&server.address.ip())
         };
@@ -84,7 +85,7 @@ fn sorted(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     addresses
 }
 
-/// Switches without which the node gives nobody else's packets to other servers.
+/// Switches without which the node forwards no packets of other hosts.
 const FORWARDING: PerFamily<&str> = PerFamily {
     v4: "/proc/sys/net/ipv4/ip_forward",
     v6: "/proc/sys/net/ipv6/conf/all/forwarding",
@@ -92,7 +93,7 @@ const FORWARDING: PerFamily<&str> = PerFamily {
 
 /// Nodes of a cluster forward IPv4 already; one that does not is made to. IPv6 is left as it is:
 /// switching it on takes away the routes that the node learned from routers.
-pub fn let_packets_pass(route: &Route) {
+pub(super) fn let_packets_pass(route: &Route) {
     if route.family == Family::V4 && !forwards(Family::V4) {
         match std::fs::write(FORWARDING.get(Family::V4), "1") {
             Ok(()) => tracing::info!("switched net.ipv4.ip_forward on"),
@@ -106,7 +107,7 @@ fn forwards(family: Family) -> bool {
 }
 
 /// What keeps some from being forwarded.
-pub fn problems(wanted: &Wanted) -> Vec<String> {
+pub(super) fn problems(wanted: &Wanted) -> Vec<String> {
     let unserved = wanted
         .addresses
         .iter()

@@ -1,4 +1,5 @@
-//! The thread that forwards: the kernel and programs are waited for there, and nobody else waits.
+//! The thread that forwards: the kernel and programs are waited for there, so that no other part
+//! waits.
 
 use super::{Applied, ForwardError, ForwardSettings, Forwarding, Wanted};
 use crate::status::Attempt;
@@ -6,9 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// For the rules to be read.
+/// The time limit for the rules to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For everything to be removed: programs wait for each other's locks.
+/// The time limit for everything to be removed: programs wait for each other's locks.
 const REMOVAL: Duration = Duration::from_secs(20);
 
 enum Order {
@@ -16,7 +17,7 @@ enum Order {
     End(oneshot::Sender<Result<(), ForwardError>>),
 }
 
-pub struct Worker {
+pub(crate) struct Worker {
     wanted: watch::Sender<Option<Wanted>>,
     orders: mpsc::Sender<Order>,
     attempts: watch::Receiver<Attempt>,
@@ -26,7 +27,10 @@ pub struct Worker {
 impl Worker {
     /// Belongs to the network namespace of the calling thread. What an earlier process left stays
     /// until it is known what is wanted, so that forwarding does not blink.
-    pub fn start(settings: ForwardSettings, check_every: Duration) -> Result<Worker, ForwardError> {
+    pub(crate) fn start(
+        settings: ForwardSettings,
+        check_every: Duration,
+    ) -> Result<Self, ForwardError> {
         let (wanted, wanting) = watch::channel(None);
         let (orders, ordered) = mpsc::channel(4);
         let (attempt, attempts) = watch::channel(Attempt::default());
@@ -49,7 +53,7 @@ impl Worker {
             .name("forward".to_owned())
             .spawn(run)
             .map_err(bad)?;
-        Ok(Worker {
+        Ok(Self {
             wanted,
             orders,
             attempts,
@@ -58,7 +62,7 @@ impl Worker {
     }
 
     /// This is what is to be forwarded from now on.
-    pub fn want(&self, wanted: Wanted) {
+    pub(crate) fn want(&self, wanted: Wanted) {
         self.wanted.send_if_modified(|known| {
             let changed = known.as_ref() != Some(&wanted);
             *known = Some(wanted);
@@ -66,25 +70,25 @@ impl Worker {
         });
     }
 
-    /// From now on connections that begin are another's.
-    pub fn close(&self) {
+    /// Leaves new connections to the next owner from now on.
+    pub(crate) fn close(&self) {
         self.wanted
             .send_modify(|wanted| wanted.iter_mut().for_each(|wanted| wanted.closing = true));
     }
 
     /// What became of it.
-    pub fn attempt(&self) -> Attempt {
+    pub(crate) fn attempt(&self) -> Attempt {
         self.attempts.borrow().clone()
     }
 
     /// Returns when something has become of it.
-    pub async fn attempted(&self) {
+    pub(crate) async fn attempted(&self) {
         let happened = |attempt: &Attempt| attempt.applied.is_some() || attempt.errors > 0;
         let _ = self.attempts.clone().wait_for(happened).await;
     }
 
     /// The rules in force, or why they cannot be told.
-    pub async fn rules(&self) -> Vec<String> {
+    pub(crate) async fn rules(&self) -> Vec<String> {
         let (answer, answered) = oneshot::channel();
         let asked = async {
             self.orders.send(Order::Rules(answer)).await.ok()?;
@@ -95,7 +99,7 @@ impl Worker {
     }
 
     /// Remove everything.
-    pub async fn end(&self) -> Result<(), ForwardError> {
+    pub(crate) async fn end(&self) -> Result<(), ForwardError> {
         let (answer, answered) = oneshot::channel();
         let asked = async {
             self.orders.send(Order::End(answer)).await.ok()?;
@@ -114,7 +118,7 @@ impl Worker {
     }
 
     /// Returns when the thread is gone.
-    pub async fn died(&self) {
+    pub(crate) async fn died(&self) {
         let mut attempts = self.attempts.clone();
         while attempts.changed().await.is_ok() {}
     }

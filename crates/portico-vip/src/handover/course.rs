@@ -1,20 +1,21 @@
-//! To whom connections that we do not know are sent, and for how long.
+//! The host to which packets of unknown connections are sent, and for how long.
 
 use crate::election::State;
 use portico_vrrp::{Reason, Role};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Between two looks at whether the owner of before is still there.
+/// The time between two looks at whether the owner of before is still there.
 const LOOK: Duration = Duration::from_secs(1);
 /// So many looks in a row without an answer, and it is not.
 const MISSES: u32 = 2;
 /// An owner that was silent shows by then whether its host lives.
 const PROOF: Duration = Duration::from_millis(100);
-/// Between two looks at whether the rules are as they should be, where nothing else is to be done.
+/// The time between two looks at whether the rules are as they should be, where nothing else is to
+/// be done.
 const CHECK: Duration = Duration::from_secs(5);
 
-pub struct Course {
+pub(super) struct Course {
     relay_for: Duration,
     /// Since we are the owner.
     tenure: Option<Tenure>,
@@ -33,16 +34,16 @@ struct Tenure {
 }
 
 impl Course {
-    pub fn new(relay_for: Duration) -> Course {
-        Course {
+    pub(super) fn new(relay_for: Duration) -> Self {
+        Self {
             relay_for,
             tenure: None,
         }
     }
 
-    /// Who is to get packets of connections that we do not know: for a standby the owner, for an
-    /// owner the one before it.
-    pub fn follow(&mut self, now: Instant, state: &State) -> Option<IpAddr> {
+    /// The host that gets packets of connections that this one does not know: for a standby the
+    /// owner, for an owner the one before it.
+    pub(super) fn follow(&mut self, now: Instant, state: &State) -> Option<IpAddr> {
         if self.relay_for.is_zero() {
             return None;
         }
@@ -64,20 +65,20 @@ impl Course {
         (!tenure.over).then_some(to)
     }
 
-    pub fn is_owner(&self) -> bool {
+    pub(super) fn is_owner(&self) -> bool {
         self.tenure.is_some()
     }
 
     /// The link is to be asked whether the owner of before is still there, and what it answered
     /// since the last time counts.
-    pub fn is_to_look(&self, now: Instant) -> bool {
+    pub(super) fn is_to_look(&self, now: Instant) -> bool {
         self.tenure
             .as_ref()
             .is_some_and(|tenure| tenure.look_at <= now)
     }
 
     /// The link was asked; before that it had answered, or not.
-    pub fn saw(&mut self, now: Instant, answered: bool) {
+    pub(super) fn saw(&mut self, now: Instant, answered: bool) {
         let Some(tenure) = &mut self.tenure else {
             return;
         };
@@ -90,8 +91,8 @@ impl Course {
         tenure.look_at = now + if tenure.doubted { PROOF } else { LOOK };
     }
 
-    /// For how long there is nothing to do, if nothing happens.
-    pub fn wait(&self, now: Instant) -> Duration {
+    /// How long there is nothing to do, if nothing happens.
+    pub(super) fn wait(&self, now: Instant) -> Duration {
         match &self.tenure {
             Some(tenure) if !tenure.over => tenure.look_at.saturating_duration_since(now),
             _ => CHECK,
@@ -100,8 +101,8 @@ impl Course {
 }
 
 impl Tenure {
-    fn begin(now: Instant, number: u64, doubted: bool) -> Tenure {
-        Tenure {
+    fn begin(now: Instant, number: u64, doubted: bool) -> Self {
+        Self {
             number,
             began: now,
             look_at: now,

@@ -1,13 +1,14 @@
-//! A hand-over that nobody notices: connections that the owner before us has go on there.
+//! A hand-over without cut connections: those of the former owner go on there.
 //!
 //! When the address moves, packets of connections through the owner of before come to the new one,
-//! who does not know them. It sends them to who does
-//! ([`relay`](portico_dataplane::nftables::relay)). A standby has the rules ready, for whoever owns
-//! the address now: at the moment of the take-over there is nothing to do, and before it they do
-//! nothing, since nobody sends a standby what is for the address.
+//! which does not know them. It sends them to the one that does
+//! ([`relay`](portico_dataplane::nftables::relay)). A standby has the rules ready, for the owner of
+//! now: at the moment of the take-over there is nothing to do, and before it they do nothing, since
+//! no host sends packets for the address to a standby.
 //!
-//! [`course`] decides to whom and for how long; [`reach`] asks the link whether that host is still
-//! there. What was decided is done here, on a thread of its own, since it waits for the kernel.
+//! [`course`] decides to which host and for how long; [`reach`] asks the link whether that host is
+//! still there. What was decided is done here, on a thread of its own, since it waits for the
+//! kernel.
 
 mod course;
 mod reach;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
 const TABLE: &str = "portico-vip-handover";
-/// For everything to be removed.
+/// The time limit for everything to be removed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What of one virtual router is handed over.
@@ -34,8 +35,7 @@ pub struct Settings {
     pub interface: String,
     /// The virtual addresses, all of one family, with their port.
     pub frontends: Vec<SocketAddr>,
-    /// For how long after a take-over the owner of before is sent its connections; zero for not at
-    /// all.
+    /// How long after a take-over the owner of before is sent its connections; zero for not at all.
     pub relay_for: Duration,
 }
 
@@ -57,7 +57,7 @@ pub struct Handover {
 impl Handover {
     /// Belongs to the network namespace of the calling thread. Where the kernel lacks what it
     /// needs, that is told, and the address is handed over without.
-    pub fn start(settings: Settings, election: watch::Receiver<State>) -> io::Result<Handover> {
+    pub fn start(settings: Settings, election: watch::Receiver<State>) -> io::Result<Self> {
         let (report, relaying) = watch::channel(Relaying::default());
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -78,9 +78,10 @@ impl Handover {
         std::thread::Builder::new()
             .name("handover".to_owned())
             .spawn(run)?;
-        Ok(Handover { relaying, stop })
+        Ok(Self { relaying, stop })
     }
 
+    /// Where packets of unknown connections are sent at present.
     pub fn relaying(&self) -> Relaying {
         self.relaying.borrow().clone()
     }
@@ -143,7 +144,7 @@ impl Work {
             .send_if_modified(|known| tell(known, relaying, trouble));
     }
 
-    /// Who is sent what comes, in the end.
+    /// The host that packets are sent to once the rules are in place.
     fn try_apply(&mut self, state: Option<&State>) -> Result<Option<IpAddr>, ApplyError> {
         let kernel = match &mut self.kernel {
             Some(kernel) => kernel,
@@ -174,7 +175,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn open(settings: &Settings) -> Result<Kernel, ApplyError> {
+    fn open(settings: &Settings) -> Result<Self, ApplyError> {
         let v4 = settings
             .frontends
             .first()
@@ -182,7 +183,7 @@ impl Kernel {
         let table = RelayTable::open(TABLE, if v4 { Family::V4 } else { Family::V6 })?;
         let routes =
             Socket::open(libc::NETLINK_ROUTE).map_err(failed("opening a netlink socket"))?;
-        Ok(Kernel { table, routes })
+        Ok(Self { table, routes })
     }
 
     /// Its index, if it is there.

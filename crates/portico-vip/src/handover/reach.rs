@@ -7,15 +7,11 @@ use std::net::IpAddr;
 
 /// struct ndmsg
 const HEADER: usize = 12;
-const NDA_DST: u16 = 1;
-const NTF_USE: u8 = 1;
-const REACHABLE: u16 = 0x02;
-const PROBE: u16 = 0x10;
-/// Entries that nobody asks about: NUD_NOARP, NUD_PERMANENT.
-const FIXED: u16 = 0x40 | 0x80;
+/// Neighbour entries that the kernel does not probe.
+const FIXED: u16 = libc::NUD_NOARP | libc::NUD_PERMANENT;
 
 /// Has the kernel ask now, and says whether the host has answered since it was last asked to.
-pub fn look_and_ask(kernel: &mut Socket, link: u32, host: IpAddr) -> bool {
+pub(super) fn look_and_ask(kernel: &mut Socket, link: u32, host: IpAddr) -> bool {
     match kernel
         .query(&get(link, host), |message| state(&message))
         .map(|found| found.first().copied())
@@ -23,7 +19,7 @@ pub fn look_and_ask(kernel: &mut Socket, link: u32, host: IpAddr) -> bool {
         Ok(Some(state)) if state & FIXED != 0 => true,
         Ok(Some(state)) => {
             note(ask(kernel, link, host));
-            state & REACHABLE != 0
+            state & libc::NUD_REACHABLE != 0
         }
         Ok(None) | Err(_) => {
             note(ask(kernel, link, host));
@@ -41,7 +37,7 @@ fn ask(kernel: &mut Socket, link: u32, host: IpAddr) -> io::Result<()> {
         flags::ACK | flags::CREATE,
         link,
         host,
-        (0, NTF_USE),
+        (0, libc::NTF_USE),
     );
     entry(
         &mut request,
@@ -49,7 +45,7 @@ fn ask(kernel: &mut Socket, link: u32, host: IpAddr) -> io::Result<()> {
         flags::ACK,
         link,
         host,
-        (PROBE, 0),
+        (libc::NUD_PROBE, 0),
     );
     let mut replies = kernel.exchange(&request)?;
     // One that is being looked up has nothing to prove.
@@ -90,8 +86,8 @@ fn entry(
         let [low, high] = state.to_ne_bytes();
         m.raw(&[low, high, flag, 0]);
         match host {
-            IpAddr::V4(host) => m.put(NDA_DST, &host.octets()),
-            IpAddr::V6(host) => m.put(NDA_DST, &host.octets()),
+            IpAddr::V4(host) => m.put(libc::NDA_DST, &host.octets()),
+            IpAddr::V6(host) => m.put(libc::NDA_DST, &host.octets()),
         }
     });
 }

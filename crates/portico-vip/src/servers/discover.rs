@@ -1,8 +1,8 @@
 //! Which API servers there are: the endpoints of `default/kubernetes`, read from any of them that
 //! answers.
 //!
-//! They are asked for every few seconds and not watched: they change when a machine is added, and
-//! who is asked changes whenever one is gone.
+//! They are listed every few seconds and not watched: they change rarely, when a machine is added,
+//! and the server that would be watched may be the one that goes.
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const NAME: &str = "kubernetes";
 const NAMESPACE: &str = "default";
 const PORT: &str = "https";
-/// For all that is asked of one server.
+/// The time limit for all that is asked of one server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What an API server says of all of them.
@@ -29,17 +29,17 @@ pub struct Found {
 
 pub struct Discovery {
     config: Config,
-    /// Who answered last time: it is asked first.
+    /// The server that answered last time: it is asked first.
     last: Option<http::Uri>,
 }
 
 impl Discovery {
-    pub fn new(config: Config) -> Discovery {
-        Discovery { config, last: None }
+    pub fn new(config: Config) -> Self {
+        Self { config, last: None }
     }
 
-    /// Asks who answered last time, then where the kubeconfig leads, then the servers that are
-    /// known, one after the other.
+    /// Asks the server that answered last time, then the one of the kubeconfig, then the known
+    /// servers, one after the other.
     pub async fn find(&mut self, known: &[SocketAddr]) -> Result<Found, String> {
         let direct = known
             .iter()

@@ -15,7 +15,7 @@ pub struct Health {
     pub since: SystemTime,
     /// What the last probe said, where it was not plainly good.
     pub last: Option<String>,
-    /// Nobody takes its connections, so those that are open lead nowhere.
+    /// The server refuses connections or does not answer at all, so open ones are dead.
     pub gone: bool,
     against: u32,
 }
@@ -33,9 +33,9 @@ pub enum Finding {
 
 impl Health {
     /// The first probe decides at once.
-    pub fn new(finding: &Finding, now: SystemTime) -> Health {
+    pub fn new(finding: &Finding, now: SystemTime) -> Self {
         let (healthy, last) = read(finding);
-        Health {
+        Self {
             healthy,
             since: now,
             last,
@@ -51,7 +51,7 @@ impl Health {
             return false;
         }
         let against = thresholds.healthy_after.saturating_sub(1);
-        *self = Health {
+        *self = Self {
             healthy: false,
             since: now,
             last: Some(why.to_owned()),

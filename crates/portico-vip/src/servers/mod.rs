@@ -1,13 +1,13 @@
 //! The API servers: which there are, and which of them answer.
 //!
-//! [`follow`] keeps a [`Known`] up to date: [`discover`] finds out who there is, a task for each of
-//! them [`probe`]s it, and [`health`] decides what that means. What was found is [`remembered`] for
-//! a start at which nobody answers.
+//! [`follow`] keeps a [`Known`] up to date: [`discover`] finds the servers, a task for each of them
+//! [`probe`]s it, and [`health`] decides what that means. What was found is [`remembered`] for a
+//! start at which no server answers.
 
-pub mod discover;
-pub mod health;
-pub mod probe;
-pub mod remembered;
+pub(crate) mod discover;
+pub(crate) mod health;
+pub(crate) mod probe;
+pub(crate) mod remembered;
 
 use discover::{Discovery, Found};
 use health::{Finding, Health, Thresholds};
@@ -23,7 +23,9 @@ use tokio::time::MissedTickBehavior;
 /// One API server as it is known now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
+    /// The address and port of the server.
     pub address: SocketAddr,
+    /// Whether it answers its probes.
     pub healthy: bool,
     /// It takes no connections, so those that are open lead nowhere.
     pub gone: bool,
@@ -51,13 +53,14 @@ pub struct Known {
     pub servers: BTreeMap<SocketAddr, Health>,
     /// The cluster IPs of `default/kubernetes`, with the port.
     pub cluster: Vec<SocketAddr>,
-    /// Why it is not known who there is.
+    /// Why the list of servers could not be read.
     pub trouble: Option<String>,
-    /// Of every server there is, one probe has ended.
+    /// Whether every server has been probed at least once.
     pub complete: bool,
 }
 
 impl Known {
+    /// The servers in the order of their addresses.
     pub fn list(&self) -> Vec<Server> {
         let server = |(&address, health): (&SocketAddr, &Health)| Server {
             address,
@@ -72,12 +75,17 @@ impl Known {
 pub struct Following {
     /// Always there, whatever is found.
     pub fixed: Vec<SocketAddr>,
+    /// How servers are found; `None` where only the fixed ones are used.
     pub discovery: Option<Discovery>,
+    /// The file with the servers that were found last; `None` for none.
     pub remembered: Option<Remembered>,
+    /// What probes a server.
     pub prober: Prober,
+    /// The time between two probes of a server.
     pub interval: Duration,
+    /// How many answers in a row change a server's health.
     pub thresholds: Thresholds,
-    /// Between two looks at who there is.
+    /// The time between two reads of the list of servers.
     pub rediscover: Duration,
     /// Machines that went silent, as others noticed.
     pub doubts: mpsc::Receiver<IpAddr>,
@@ -149,7 +157,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Looks again and again who there is.
+/// Reads the list of servers again and again.
 async fn look(
     mut discovery: Discovery,
     every: Duration,

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// Of an answer; a server that is not ready lists its checks.
+/// The most bytes of an answer; a server that is not ready lists its checks.
 const MOST_BYTES: usize = 64 << 10;
 
 #[derive(Clone)]
@@ -36,10 +36,10 @@ impl Prober {
         name: Option<ServerName<'static>>,
         token: Option<HeaderValue>,
         limit: Duration,
-    ) -> Prober {
+    ) -> Self {
         let mut tls = tls;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Prober {
+        Self {
             tls: TlsConnector::from(Arc::new(tls)),
             name,
             token,

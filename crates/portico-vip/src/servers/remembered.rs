@@ -20,8 +20,8 @@ struct File {
 }
 
 impl Remembered {
-    pub fn new(path: PathBuf) -> Remembered {
-        Remembered { path }
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
     }
 
     /// Nothing, where nothing can be read.

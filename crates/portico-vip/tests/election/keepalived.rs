@@ -15,7 +15,7 @@ struct Keepalived {
 }
 
 impl Keepalived {
-    fn start(host: &Host, number: usize, dialect: Dialect, priority: u8) -> Keepalived {
+    fn start(host: &Host, number: usize, dialect: Dialect, priority: u8) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         fs::write(path("conf"), configuration(number, dialect, priority)).unwrap();
@@ -34,7 +34,7 @@ impl Keepalived {
         let process = host
             .spawn(command)
             .expect("keepalived starts (Debian's package `keepalived`, see `make deps`)");
-        Keepalived { process, folder }
+        Self { process, folder }
     }
 
     fn log(&self) -> String {

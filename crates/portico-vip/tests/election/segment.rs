@@ -8,31 +8,31 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::sync::watch;
 
-pub const V4: &str = "10.0.0.100";
-pub const V6: &str = "fd00::100";
-pub const V6_LINK: &str = "fe80::100";
-pub const VRID: u8 = 101;
+pub(crate) const V4: &str = "10.0.0.100";
+pub(crate) const V6: &str = "fd00::100";
+pub(crate) const V6_LINK: &str = "fe80::100";
+pub(crate) const VRID: u8 = 101;
 /// For what takes less than a second when nothing else runs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// For how long two may have the address, or nobody, when it goes from one that works to another
 /// that works: a few milliseconds, and as much again as a busy machine needs to notice. Nobody
 /// takes over from silence in that time.
-pub const HAND_OVER: Duration = Duration::from_millis(200);
+pub(crate) const HAND_OVER: Duration = Duration::from_millis(200);
 
 /// Hosts on one switch; each has `eth0` with `10.0.0.N/24`, `fd00::N/64` and `fe80::N/64`, where N
 /// is 1, 2, ….
-pub struct Segment {
+pub(crate) struct Segment {
     pub hosts: Vec<Host>,
     pub switch: Host,
     _bed: Testbed,
 }
 
 impl Segment {
-    pub fn new(hosts: usize) -> Segment {
+    pub(crate) fn new(hosts: usize) -> Self {
         let bed = Testbed::new().unwrap();
         let switch = bed.host("switch").unwrap();
         switch.bridge("br0").unwrap();
-        let mut segment = Segment {
+        let mut segment = Self {
             hosts: Vec::new(),
             switch,
             _bed: bed,
@@ -55,7 +55,7 @@ impl Segment {
 }
 
 /// Runs `ip` in a host.
-pub fn ip(host: &Host, arguments: &str) -> String {
+pub(crate) fn ip(host: &Host, arguments: &str) -> String {
     let mut command = Command::new("ip");
     command.args(arguments.split_whitespace());
     host.run(command, "").unwrap()
@@ -63,19 +63,19 @@ pub fn ip(host: &Host, arguments: &str) -> String {
 
 /// How the hosts talk in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dialect {
+pub(crate) struct Dialect {
     pub version: Version,
     pub v6: bool,
     pub unicast: bool,
 }
 
-pub const MULTICAST: Dialect = Dialect {
+pub(crate) const MULTICAST: Dialect = Dialect {
     version: Version::V3,
     v6: false,
     unicast: false,
 };
 
-pub const DIALECTS: [Dialect; 6] = [
+pub(crate) const DIALECTS: [Dialect; 6] = [
     MULTICAST,
     Dialect {
         unicast: true,
@@ -103,14 +103,14 @@ pub const DIALECTS: [Dialect; 6] = [
 
 impl Dialect {
     /// As short as can be told without keeping a loaded machine from it.
-    pub fn interval(self) -> Duration {
+    pub(crate) fn interval(self) -> Duration {
         match self.version {
             Version::V2 => Duration::from_secs(1),
             Version::V3 => Duration::from_millis(100),
         }
     }
 
-    pub fn addresses(self) -> Vec<IpAddr> {
+    pub(crate) fn addresses(self) -> Vec<IpAddr> {
         let addresses: &[&str] = if self.v6 { &[V6_LINK, V6] } else { &[V4] };
         addresses
             .iter()
@@ -119,7 +119,7 @@ impl Dialect {
     }
 
     /// The address of host 1, 2, … that it sends from.
-    pub fn own(self, number: usize) -> IpAddr {
+    pub(crate) fn own(self, number: usize) -> IpAddr {
         let text = if self.v6 {
             format!("fe80::{number}")
         } else {
@@ -129,7 +129,7 @@ impl Dialect {
     }
 
     /// Of one of two hosts, or of more with multicast.
-    pub fn settings(self, number: usize, priority: u8) -> Settings {
+    pub(crate) fn settings(self, number: usize, priority: u8) -> Settings {
         let router = Config {
             version: self.version,
             vrid: VRID,
@@ -160,17 +160,17 @@ impl Dialect {
     }
 
     /// Takes part on host 1, 2, ….
-    pub fn start(self, segment: &Segment, number: usize, priority: u8) -> Election {
+    pub(crate) fn start(self, segment: &Segment, number: usize, priority: u8) -> Election {
         start(&segment.hosts[number - 1], self.settings(number, priority))
     }
 }
 
-pub fn start(host: &Host, settings: Settings) -> Election {
+pub(crate) fn start(host: &Host, settings: Settings) -> Election {
     host.enter(|| Election::start(settings)).unwrap()
 }
 
 /// Waits for a state that fits, and returns it.
-pub async fn until(
+pub(crate) async fn until(
     mut state: watch::Receiver<State>,
     what: &str,
     fits: impl Fn(&State) -> bool,
@@ -180,7 +180,7 @@ pub async fn until(
     found.unwrap_or_else(|_| panic!("not {what}: {:#?}", *state.borrow()))
 }
 
-pub async fn until_role(election: &Election, role: Role) -> State {
+pub(crate) async fn until_role(election: &Election, role: Role) -> State {
     until(election.state(), &format!("{role:?}"), |state| {
         state.role == role
     })
@@ -188,7 +188,7 @@ pub async fn until_role(election: &Election, role: Role) -> State {
 }
 
 /// What `ip` shows of an address on a link of a host, or nothing.
-pub fn shown(host: &Host, link: &str, address: &str) -> String {
+pub(crate) fn shown(host: &Host, link: &str, address: &str) -> String {
     let all = ip(host, &format!("-o addr show dev {link}"));
     all.lines()
         .find(|line| line.contains(&format!(" {address}/")))
@@ -197,7 +197,7 @@ pub fn shown(host: &Host, link: &str, address: &str) -> String {
 }
 
 /// Waits until something is so.
-pub async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !is_so() {
         assert!(tokio::time::Instant::now() < deadline, "not {what}");

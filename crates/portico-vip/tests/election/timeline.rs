@@ -18,7 +18,7 @@ struct Change {
 }
 
 /// Watches hosts until it is dropped.
-pub struct Timeline {
+pub(crate) struct Timeline {
     changes: Arc<Mutex<Vec<Change>>>,
     stop: Arc<AtomicBool>,
     news: Mutex<Receiver<()>>,
@@ -26,7 +26,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// None of the hosts has the address yet.
-    pub fn watch(hosts: &[Host], address: IpAddr) -> Timeline {
+    pub(crate) fn watch(hosts: &[Host], address: IpAddr) -> Self {
         let (changes, stop): (Arc<Mutex<Vec<Change>>>, Arc<AtomicBool>) = Default::default();
         let (sender, news) = mpsc::channel();
         for (number, host) in hosts.iter().enumerate() {
@@ -38,7 +38,7 @@ impl Timeline {
             let (changes, stop, sender) = (changes.clone(), stop.clone(), sender.clone());
             std::thread::spawn(move || listen(socket, number, address, &changes, &stop, &sender));
         }
-        Timeline {
+        Self {
             changes,
             stop,
             news: Mutex::new(news),
@@ -46,7 +46,7 @@ impl Timeline {
     }
 
     /// Who has it now, by their place in the list.
-    pub fn holders(&self) -> Vec<usize> {
+    pub(crate) fn holders(&self) -> Vec<usize> {
         let changes = self.changes.lock().unwrap();
         let mut holders = Vec::new();
         changes
@@ -56,7 +56,7 @@ impl Timeline {
     }
 
     /// Waits until exactly these have it.
-    pub fn wait_for(&self, wanted: &[usize], patience: Duration) {
+    pub(crate) fn wait_for(&self, wanted: &[usize], patience: Duration) {
         let deadline = Instant::now() + patience;
         let news = self.news.lock().unwrap();
         while self.holders() != wanted {
@@ -72,7 +72,7 @@ impl Timeline {
 
     /// The longest times, between the first owner and now, for which more than one had it, and for
     /// which none did.
-    pub fn longest_overlap_and_gap(&self) -> (Duration, Duration) {
+    pub(crate) fn longest_overlap_and_gap(&self) -> (Duration, Duration) {
         let changes = self.changes.lock().unwrap();
         let (mut holders, mut overlap, mut gap) = (Vec::new(), Duration::ZERO, Duration::ZERO);
         let ends = changes

@@ -60,7 +60,7 @@ fn kubernetes(masters: &[usize]) -> ForwardingTable {
 struct KubeProxies<'a>(Vec<(&'a Host, Iptables)>);
 
 impl<'a> KubeProxies<'a> {
-    fn start(lab: &'a Lab, variant: Variant) -> KubeProxies<'a> {
+    fn start(lab: &'a Lab, variant: Variant) -> Self {
         let open = |host: &'a Host| {
             (
                 host,

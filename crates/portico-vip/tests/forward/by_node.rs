@@ -27,7 +27,7 @@ struct NodeDaemon {
 }
 
 impl NodeDaemon {
-    fn start(host: &Host, mode: &str, dir: &Path) -> NodeDaemon {
+    fn start(host: &Host, mode: &str, dir: &Path) -> Self {
         let kubeconfig = dir.join(format!("{}.kubeconfig", host.name()));
         std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
         let flags = [
@@ -57,7 +57,7 @@ impl NodeDaemon {
             host.enter(|| runtime.block_on(portico_node::run(config, || {}, stopped)))
                 .unwrap();
         };
-        NodeDaemon {
+        Self {
             stop: Some(stop),
             thread: Some(std::thread::spawn(work)),
         }

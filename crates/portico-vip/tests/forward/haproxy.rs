@@ -187,7 +187,7 @@ fn certificate(dir: &Path) -> (Vec<rcgen::Certificate>, rcgen::KeyPair) {
 }
 
 impl ApiServer {
-    fn start(host: &Host, address: std::net::IpAddr, tls: TlsAcceptor) -> ApiServer {
+    fn start(host: &Host, address: std::net::IpAddr, tls: TlsAcceptor) -> Self {
         let ready = Arc::new(AtomicBool::new(true));
         let listener = host
             .enter(|| std::net::TcpListener::bind((address, 6444)))
@@ -225,7 +225,7 @@ impl ApiServer {
                 });
             }
         });
-        ApiServer { ready }
+        Self { ready }
     }
 }
 

@@ -10,10 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-pub const PORT: u16 = 6443;
-pub const MASTERS: [&str; 3] = ["master1", "master2", "master3"];
+pub(crate) const PORT: u16 = 6443;
+pub(crate) const MASTERS: [&str; 3] = ["master1", "master2", "master3"];
 
-pub struct Lab {
+pub(crate) struct Lab {
     pub outside: Host,
     pub pod: Host,
     pub masters: Vec<Host>,
@@ -21,7 +21,7 @@ pub struct Lab {
 }
 
 /// One of the masters, counted from one.
-pub fn master(number: usize, v6: bool) -> IpAddr {
+pub(crate) fn master(number: usize, v6: bool) -> IpAddr {
     let text = if v6 {
         format!("fd00:64::3{number}")
     } else {
@@ -30,14 +30,14 @@ pub fn master(number: usize, v6: bool) -> IpAddr {
     text.parse().unwrap()
 }
 
-pub fn vip(v6: bool) -> SocketAddr {
+pub(crate) fn vip(v6: bool) -> SocketAddr {
     let address: IpAddr = if v6 { "fd00:64::58" } else { "172.16.64.58" }
         .parse()
         .unwrap();
     SocketAddr::new(address, PORT)
 }
 
-pub fn cluster_ip(v6: bool) -> SocketAddr {
+pub(crate) fn cluster_ip(v6: bool) -> SocketAddr {
     if v6 {
         "[fd00:10:244:ff::1]:443"
     } else {
@@ -48,7 +48,7 @@ pub fn cluster_ip(v6: bool) -> SocketAddr {
 }
 
 /// Settings that know nobody: what else is on this machine uses the usual folders.
-pub fn alone() -> ForwardSettings {
+pub(crate) fn alone() -> ForwardSettings {
     let nowhere = "/nonexistent/portico";
     let haproxy = HaproxySettings {
         folder: nowhere.into(),
@@ -62,7 +62,7 @@ pub fn alone() -> ForwardSettings {
 }
 
 /// All masters serve, these of them in good health; the others do not answer.
-pub fn wanted(healthy: &[usize]) -> Wanted {
+pub(crate) fn wanted(healthy: &[usize]) -> Wanted {
     let server = |v6: bool| {
         let at = move |n| SocketAddr::new(master(n, v6), PORT);
         let health = |n| (healthy.contains(&n), !healthy.contains(&n));
@@ -84,7 +84,7 @@ pub fn wanted(healthy: &[usize]) -> Wanted {
 }
 
 impl Lab {
-    pub fn new() -> Lab {
+    pub(crate) fn new() -> Self {
         let bed = Testbed::new().unwrap();
         let [switch, outside, pod] =
             ["switch", "outside", "pod"].map(|name| bed.host(name).unwrap());
@@ -107,7 +107,7 @@ impl Lab {
             host.sysctl("net/ipv6/conf/all/forwarding", "1").unwrap();
             host.serve(PORT).unwrap();
         }
-        let lab = Lab {
+        let lab = Self {
             outside,
             pod,
             masters,
@@ -123,7 +123,7 @@ impl Lab {
         lab
     }
 
-    pub fn owner(&self) -> &Host {
+    pub(crate) fn owner(&self) -> &Host {
         &self.masters[0]
     }
 
@@ -147,7 +147,7 @@ impl Lab {
     }
 
     /// Who answers, asked until all of these have, and often enough to hear of others.
-    pub async fn who(
+    pub(crate) async fn who(
         &self,
         from: &Host,
         to: SocketAddr,
@@ -168,7 +168,7 @@ impl Lab {
     }
 
     /// From outside, from the pod, from its owner and from another master, in both families.
-    pub async fn check(&self, expected: &[usize], when: &str) {
+    pub(crate) async fn check(&self, expected: &[usize], when: &str) {
         let names: BTreeSet<String> = expected
             .iter()
             .map(|number| MASTERS[number - 1].to_owned())
@@ -187,7 +187,11 @@ impl Lab {
     }
 
     /// A connection from outside through the virtual address to one of the masters.
-    pub async fn connection_to(&self, name: &str, v6: bool) -> portico_testbed::flow::Conversation {
+    pub(crate) async fn connection_to(
+        &self,
+        name: &str,
+        v6: bool,
+    ) -> portico_testbed::flow::Conversation {
         for _ in 0..200 {
             let (answer, conversation) = self
                 .outside
@@ -203,7 +207,7 @@ impl Lab {
 }
 
 /// Runs a program in a host, its output.
-pub fn run(host: &Host, line: &str) -> String {
+pub(crate) fn run(host: &Host, line: &str) -> String {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
     command.args(words);
@@ -211,7 +215,7 @@ pub fn run(host: &Host, line: &str) -> String {
 }
 
 /// What each master runs.
-pub struct Daemons<'a> {
+pub(crate) struct Daemons<'a> {
     lab: &'a Lab,
     pub each: Vec<Forwarding>,
     /// Waits until what was applied has sunk in.
@@ -219,7 +223,7 @@ pub struct Daemons<'a> {
 }
 
 impl<'a> Daemons<'a> {
-    pub fn new(lab: &'a Lab, settings: impl Fn(usize) -> ForwardSettings) -> Daemons<'a> {
+    pub(crate) fn new(lab: &'a Lab, settings: impl Fn(usize) -> ForwardSettings) -> Self {
         let each = (1..=3)
             .map(|number| Forwarding::new(settings(number)))
             .collect();
@@ -230,7 +234,7 @@ impl<'a> Daemons<'a> {
         }
     }
 
-    pub fn apply(&mut self, wanted: &Wanted) -> Applied {
+    pub(crate) fn apply(&mut self, wanted: &Wanted) -> Applied {
         let all = self.each.iter_mut().zip(&self.lab.masters);
         let mut applied: Vec<Applied> = all
             .map(|(daemon, host)| host.enter(|| daemon.apply(wanted)).unwrap())
@@ -239,11 +243,11 @@ impl<'a> Daemons<'a> {
         applied.remove(0)
     }
 
-    pub fn rules(&mut self) -> Vec<String> {
+    pub(crate) fn rules(&mut self) -> Vec<String> {
         self.lab.owner().enter(|| self.each[0].rules()).unwrap()
     }
 
-    pub fn remove(&mut self) {
+    pub(crate) fn remove(&mut self) {
         for (daemon, host) in self.each.iter_mut().zip(&self.lab.masters) {
             host.enter(|| daemon.remove()).unwrap();
         }
@@ -251,7 +255,7 @@ impl<'a> Daemons<'a> {
 }
 
 /// The way that every way of forwarding has to go.
-pub async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
+pub(crate) async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
     const SOON: Duration = Duration::from_secs(5);
     daemons.apply(&wanted(&[1, 2, 3]));
     lab.check(&[1, 2, 3], "all healthy").await;
@@ -310,7 +314,7 @@ pub async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
 
 /// A master that is about to go, for who is on it: what is open goes on, what begins goes to the
 /// owner, and nothing is cut at its end.
-pub async fn close_one(lab: &Lab, daemons: &mut Daemons<'_>) {
+pub(crate) async fn close_one(lab: &Lab, daemons: &mut Daemons<'_>) {
     const SOON: Duration = Duration::from_secs(5);
     let (host, everybody) = (&lab.masters[1], MASTERS.map(str::to_owned).into());
     daemons.apply(&wanted(&[1, 2, 3]));

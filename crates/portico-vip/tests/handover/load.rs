@@ -23,7 +23,7 @@ const LONG_LIVED: usize = 8;
 
 /// Every server answers a line with a number of milliseconds after that time, and ends the
 /// connection if it is told to.
-pub fn serve(lab: &Lab) {
+pub(crate) fn serve(lab: &Lab) {
     for host in &lab.servers {
         let bound = host
             .enter(|| std::net::TcpListener::bind(("::", PORT)))
@@ -71,7 +71,7 @@ impl Counts {
 }
 
 /// Until it is stopped.
-pub struct Load {
+pub(crate) struct Load {
     counts: Arc<Counts>,
     stop: Arc<AtomicBool>,
     tasks: JoinSet<()>,
@@ -79,7 +79,7 @@ pub struct Load {
 }
 
 /// What became of it.
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub requests: u64,
     pub lines: u64,
     pub failures: Vec<String>,
@@ -87,7 +87,7 @@ pub struct Outcome {
 
 impl Load {
     /// With some connections that stay, if they are wanted.
-    pub async fn start(client: &Host, to: SocketAddr, long_lived: bool) -> Load {
+    pub(crate) async fn start(client: &Host, to: SocketAddr, long_lived: bool) -> Self {
         let (counts, stop): (Arc<Counts>, Arc<AtomicBool>) = Default::default();
         let mut tasks = JoinSet::new();
         for _ in 0..if long_lived { LONG_LIVED } else { 0 } {
@@ -95,7 +95,7 @@ impl Load {
             tasks.spawn(talk(stream, counts.clone(), stop.clone()));
         }
         tasks.spawn(requests(client.clone(), to, counts.clone(), stop.clone()));
-        Load {
+        Self {
             counts,
             stop,
             tasks,
@@ -104,7 +104,7 @@ impl Load {
     }
 
     /// Waits until so many more requests were answered.
-    pub async fn go_on(&self, requests: u64) {
+    pub(crate) async fn go_on(&self, requests: u64) {
         let wanted = self.counts.done.load(Ordering::Relaxed) + requests;
         let deadline = Instant::now() + 2 * PATIENCE;
         while self.counts.done.load(Ordering::Relaxed) < wanted {
@@ -117,7 +117,7 @@ impl Load {
         }
     }
 
-    pub async fn stop(mut self) -> Outcome {
+    pub(crate) async fn stop(mut self) -> Outcome {
         self.stop.store(true, Ordering::Relaxed);
         while self.tasks.join_next().await.is_some() {}
         let failures = self.counts.failures.lock().unwrap();

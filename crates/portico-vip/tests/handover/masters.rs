@@ -11,14 +11,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-pub const PORT: u16 = 6443;
+pub(crate) const PORT: u16 = 6443;
 /// For what takes less than a second when nothing else runs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-pub const RELAY_FOR: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const RELAY_FOR: Duration = Duration::from_secs(300);
 /// Longer than any request.
 const DRAIN: Duration = Duration::from_millis(500);
 
-pub struct Lab {
+pub(crate) struct Lab {
     pub client: Host,
     pub switch: Host,
     pub servers: Vec<Host>,
@@ -26,7 +26,7 @@ pub struct Lab {
 }
 
 /// Of the servers, counted from one; the first two are the masters.
-pub fn address(number: usize, v6: bool) -> IpAddr {
+pub(crate) fn address(number: usize, v6: bool) -> IpAddr {
     let text = if v6 {
         format!("fd00:64::3{number}")
     } else {
@@ -35,7 +35,7 @@ pub fn address(number: usize, v6: bool) -> IpAddr {
     text.parse().unwrap()
 }
 
-pub fn vip(v6: bool) -> SocketAddr {
+pub(crate) fn vip(v6: bool) -> SocketAddr {
     let address: IpAddr = if v6 { "fd00:64::58" } else { "172.16.64.58" }
         .parse()
         .unwrap();
@@ -43,7 +43,7 @@ pub fn vip(v6: bool) -> SocketAddr {
 }
 
 impl Lab {
-    pub fn new() -> Lab {
+    pub(crate) fn new() -> Self {
         let bed = Testbed::new().unwrap();
         let [switch, client] = ["switch", "client"].map(|name| bed.host(name).unwrap());
         switch.bridge("br0").unwrap();
@@ -75,7 +75,7 @@ impl Lab {
                 host.sysctl(setting, value).unwrap();
             }
         }
-        Lab {
+        Self {
             client,
             switch,
             servers,
@@ -85,21 +85,21 @@ impl Lab {
 }
 
 /// Runs a program in a host, its output; nothing if it fails.
-pub fn run(host: &Host, line: &str) -> String {
+pub(crate) fn run(host: &Host, line: &str) -> String {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
     command.args(words);
     host.run(command, "").unwrap_or_default()
 }
 
-pub fn forwarding() -> Forwarding {
+pub(crate) fn forwarding() -> Forwarding {
     Forwarding::new(ForwardSettings {
         mode: Mode::Direct,
         ..ForwardSettings::default()
     })
 }
 
-pub fn wanted(v6: bool) -> Wanted {
+pub(crate) fn wanted(v6: bool) -> Wanted {
     let server = |number| Server {
         address: SocketAddr::new(address(number, v6), PORT),
         healthy: true,
@@ -114,7 +114,7 @@ pub fn wanted(v6: bool) -> Wanted {
     }
 }
 
-pub fn election(number: usize, v6: bool, priority: u8) -> Settings {
+pub(crate) fn election(number: usize, v6: bool, priority: u8) -> Settings {
     let router = Config {
         version: Version::V3,
         vrid: 59,
@@ -141,7 +141,7 @@ pub fn election(number: usize, v6: bool, priority: u8) -> Settings {
 }
 
 /// What runs on a master.
-pub struct Master {
+pub(crate) struct Master {
     pub host: Host,
     /// With the hardware address of the virtual router.
     pub virtual_mac: bool,
@@ -153,9 +153,9 @@ pub struct Master {
 }
 
 impl Master {
-    pub fn new(lab: &Lab, number: usize, v6: bool, relay_for: Duration) -> Master {
+    pub(crate) fn new(lab: &Lab, number: usize, v6: bool, relay_for: Duration) -> Self {
         let host = lab.servers[number - 1].clone();
-        Master {
+        Self {
             host,
             virtual_mac: false,
             number,
@@ -166,11 +166,11 @@ impl Master {
         }
     }
 
-    pub fn own(&self) -> IpAddr {
+    pub(crate) fn own(&self) -> IpAddr {
         address(self.number, self.v6)
     }
 
-    pub fn start(&mut self, priority: u8) {
+    pub(crate) fn start(&mut self, priority: u8) {
         let wanted = wanted(self.v6);
         let settings = Settings {
             virtual_mac: self.virtual_mac,
@@ -181,7 +181,7 @@ impl Master {
             frontends: vec![vip(self.v6)],
             relay_for: self.relay_for,
         };
-        let Master {
+        let Self {
             host, forwarding, ..
         } = self;
         self.running = Some(tokio::task::block_in_place(|| {
@@ -198,17 +198,17 @@ impl Master {
         self.running.as_ref().expect("it runs")
     }
 
-    pub fn set_priority(&self, priority: u8) {
+    pub(crate) fn set_priority(&self, priority: u8) {
         self.parts().0.set_priority(priority);
     }
 
     /// To whom it sends what it does not know, as an owner.
-    pub async fn until_relaying(&self, to: Option<IpAddr>) {
+    pub(crate) async fn until_relaying(&self, to: Option<IpAddr>) {
         let relaying = || self.parts().1.relaying().to.map(|(to, _)| to);
         eventually(&format!("relaying to {to:?}"), || relaying() == to).await;
     }
 
-    pub async fn until(&self, what: &str, fits: impl Fn(&State) -> bool) -> State {
+    pub(crate) async fn until(&self, what: &str, fits: impl Fn(&State) -> bool) -> State {
         let mut state = self.parts().0.state();
         let found = tokio::time::timeout(PATIENCE, state.wait_for(|state| fits(state))).await;
         let found = found.map(|found| found.unwrap().clone());
@@ -217,12 +217,12 @@ impl Master {
         })
     }
 
-    pub async fn until_owner(&self) -> State {
+    pub(crate) async fn until_owner(&self) -> State {
         self.until("owner", |state| state.role == Role::Owner).await
     }
 
     /// It stands by, and is ready for a hand-over of this owner.
-    pub async fn until_ready(&self, owner: IpAddr) {
+    pub(crate) async fn until_ready(&self, owner: IpAddr) {
         self.until("standby", |state| {
             state.role == Role::Standby && state.owner == Some(owner)
         })
@@ -236,7 +236,7 @@ impl Master {
     }
 
     /// Those of the hand-over.
-    pub fn rules(&self) -> String {
+    pub(crate) fn rules(&self) -> String {
         let family = if self.v6 { "ip6" } else { "ip" };
         run(
             &self.host,
@@ -245,7 +245,7 @@ impl Master {
     }
 
     /// Packets that were sent on, as long as it is to the same host.
-    pub fn relayed(&self) -> u64 {
+    pub(crate) fn relayed(&self) -> u64 {
         let rules = self.rules();
         let count = rules
             .split("packets ")
@@ -255,7 +255,7 @@ impl Master {
     }
 
     /// As it is when the daemon is asked to end.
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         let (election, handover) = self.running.take().unwrap();
         election.release().await;
         let closing = Wanted {
@@ -271,7 +271,7 @@ impl Master {
 }
 
 /// Waits until something is so.
-pub async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !tokio::task::block_in_place(&is_so) {
         assert!(tokio::time::Instant::now() < deadline, "not {what}");

@@ -23,11 +23,11 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(v6: bool, relay_for: Duration) -> Scene {
-        Scene::with(v6, relay_for, |_| {}).await
+    async fn new(v6: bool, relay_for: Duration) -> Self {
+        Self::with(v6, relay_for, |_| {}).await
     }
 
-    async fn with(v6: bool, relay_for: Duration, change: impl Fn(&mut Master)) -> Scene {
+    async fn with(v6: bool, relay_for: Duration, change: impl Fn(&mut Master)) -> Self {
         let lab = Lab::new();
         serve(&lab);
         let mut masters = [1, 2].map(|number| Master::new(&lab, number, v6, relay_for));
@@ -36,7 +36,7 @@ impl Scene {
         masters[0].until_owner().await;
         masters[1].start(100);
         masters[1].until_ready(masters[0].own()).await;
-        Scene { lab, masters }
+        Self { lab, masters }
     }
 
     /// Another proxy on the masters, whose rules stay when ours go.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 /// Why a packet was ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum Refused {
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -34,8 +35,8 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Whether it was sent by somebody who has no business here, or on whose behalf it was forged:
-    /// not an honest router with other settings.
+    /// Whether only a stranger or a forger sends such an advert, and never an honest router with
+    /// other settings.
     pub fn is_strangers(&self) -> bool {
         matches!(
             self,
@@ -90,10 +91,10 @@ pub fn screen(config: &Config, from: IpAddr, to: IpAddr, hops: u8) -> Result<(),
     Ok(())
 }
 
-/// The advert in a packet, if it is for us. Who shares only some of our addresses takes part: two
-/// owners of those would be worse. Who shares none has our id by accident, and the two do not
-/// disturb each other.
-pub fn accept(
+/// The advert in a packet, if it is for us. A router that shares only some of the addresses takes
+/// part: two owners of those would be worse. One that shares none has the same id by accident, and
+/// the two do not disturb each other.
+pub(super) fn accept(
     config: &Config,
     from: IpAddr,
     to: IpAddr,

@@ -4,23 +4,28 @@ use crate::packet::{HOPS, Version};
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// How a virtual router is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// The version of VRRP that it speaks.
     pub version: Version,
+    /// The number of the virtual router, 1 to 255.
     pub vrid: u8,
     /// The virtual addresses, all of one family.
     pub addresses: Vec<IpAddr>,
     /// The address we send from: the greater one wins between equals.
     pub own: IpAddr,
-    /// 1 to 254; 255 is for who really has the address.
+    /// 1 to 254; 255 belongs to a router that has the address as its own.
     pub priority: u8,
-    /// Between adverts.
+    /// The time between adverts.
     pub interval: Duration,
+    /// Whether it takes over from an owner of lower priority that works.
     pub preempt: bool,
-    /// For how long someone of higher priority waits before it takes over from an owner that works.
+    /// How long a router of higher priority waits before it takes over from an owner that works.
     pub preempt_delay: Duration,
+    /// Version 2 alone: the simple password.
     pub password: Option<[u8; 8]>,
-    /// Others that may take part; empty with multicast, where everybody on the link may.
+    /// Others that may take part; empty with multicast, where every host on the link may.
     pub peers: Vec<IpAddr>,
     /// The least hop limit of a peer's adverts: 255 where no router is between us, one less for
     /// each that is, and 0 for any. What goes to the group must have 255 in any case.
@@ -28,8 +33,9 @@ pub struct Config {
 }
 
 /// Why a [`Config`] cannot work. A router that is driven with it all the same does not panic, and
-/// finds nobody to talk to.
+/// finds no other router.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum Unfit {
     #[error("a virtual router id is 1 to 255")]
     Vrid,
@@ -59,6 +65,7 @@ impl Config {
         if own.is_ipv4() { HOPS } else { 0 }
     }
 
+    /// Whether a router can work with this configuration.
     pub fn check(&self) -> Result<(), Unfit> {
         let other_family = |address: &&IpAddr| address.is_ipv4() != self.own.is_ipv4();
         let stranger = self.addresses.iter().chain(&self.peers).find(other_family);

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Owner {
+pub(super) struct Owner {
     began: Time,
-    /// Who gave the address up for us.
+    /// The owner that left in favour of this router.
     predecessor: Option<IpAddr>,
     /// When the last advert was sent.
     sent: Time,
@@ -21,9 +21,14 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// First the address, then everybody is told where it is, and then comes the advert on which
-    /// the owner of before drops it: nobody still sends to who does not answer any more.
-    pub fn begin(now: Time, reason: &Reason, config: &Config, out: &mut Vec<Output>) -> Self {
+    /// First the address, then its announcement on the link, and then the advert on which the owner
+    /// of before drops it: no host still sends to a router that has stopped to answer.
+    pub(super) fn begin(
+        now: Time,
+        reason: &Reason,
+        config: &Config,
+        out: &mut Vec<Output>,
+    ) -> Self {
         out.push(Output::Take {
             lifetime: timing::lifetime(config.version, config.sent_interval()),
         });
@@ -44,7 +49,7 @@ impl Owner {
         }
     }
 
-    pub fn deadline(&self, config: &Config) -> Time {
+    pub(super) fn deadline(&self, config: &Config) -> Time {
         let interval = config.sent_interval();
         match self.leaves_by {
             None => self.sent + interval,
@@ -52,31 +57,31 @@ impl Owner {
         }
     }
 
-    pub fn silent_for(&self, now: Time) -> Duration {
+    pub(super) fn silent_for(&self, now: Time) -> Duration {
         now.saturating_sub(self.sent)
     }
 
     /// An advert that our predecessor sent before it left, and that came after its leave.
-    pub fn overtook(&self, now: Time, from: IpAddr, config: &Config) -> bool {
+    pub(super) fn overtook(&self, now: Time, from: IpAddr, config: &Config) -> bool {
         self.predecessor == Some(from) && now.saturating_sub(self.began) < config.sent_interval()
     }
 
-    pub fn leaves(&self) -> bool {
+    pub(super) fn leaves(&self) -> bool {
         self.leaves_by.is_some()
     }
 
-    /// What it says: 0 if it leaves, so that everybody outranks it who does not, and of two who
+    /// What it says: 0 if it leaves, so that every router that stays outranks it, and of two that
     /// leave one stays for now.
-    pub fn priority(&self, config: &Config) -> u8 {
+    pub(super) fn priority(&self, config: &Config) -> u8 {
         if self.leaves() { 0 } else { config.priority }
     }
 
-    /// It said that it leaves, and nobody came.
-    pub fn is_over(&self, now: Time) -> bool {
+    /// Whether it announced that it leaves, and no other router took over in time.
+    pub(super) fn is_over(&self, now: Time) -> bool {
         self.leaves_by.is_some_and(|by| now >= by)
     }
 
-    pub fn leave(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
+    pub(super) fn leave(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
         if self.leaves_by.is_none() {
             self.leaves_by = Some(now + timing::leave(config.version, config.sent_interval()));
             self.advertise(now, config, out);
@@ -84,7 +89,7 @@ impl Owner {
     }
 
     /// The address is refreshed if it could not wait for the next advert.
-    pub fn advertise(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
+    pub(super) fn advertise(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
         let interval = config.sent_interval();
         let lifetime = timing::lifetime(config.version, interval);
         if now.saturating_sub(self.refreshed) + interval > lifetime / 4 {
@@ -95,8 +100,9 @@ impl Owner {
         self.sent = now;
     }
 
-    /// An advert out of turn, at most four in an interval: nobody can make us flood the link.
-    pub fn assert(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
+    /// An advert out of turn, at most four in an interval: no other host can make this one flood
+    /// the link.
+    pub(super) fn assert(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
         let gap = config.sent_interval() / 4;
         if self
             .asserted

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Standby {
+pub(super) struct Standby {
     /// The owner as far as we know, with its priority: 0 if it said that it leaves.
     owner: Option<(IpAddr, u8)>,
-    /// Between the adverts of the owner: its own word counts, ours until there is one.
+    /// The time between the adverts of the owner: its own word counts, ours until there is one.
     interval: Duration,
     /// Then the owner counts as gone.
     silent_at: Time,
@@ -21,14 +21,14 @@ pub struct Standby {
     ran: Time,
 }
 
-pub enum Due {
+pub(super) enum Due {
     Nothing,
     Probe,
     TakeOver(Reason),
 }
 
 impl Standby {
-    pub fn begin(now: Time, config: &Config) -> Self {
+    pub(super) fn begin(now: Time, config: &Config) -> Self {
         let interval = config.sent_interval();
         let silent_at = now + timing::silence(config.version, interval, config.priority);
         Self {
@@ -41,13 +41,13 @@ impl Standby {
         }
     }
 
-    /// The link was asked who has the address, and the owner is still silent.
-    pub fn probed(&self) -> bool {
+    /// The link was probed for the address, and the owner is still silent.
+    pub(super) fn probed(&self) -> bool {
         self.probed
     }
 
     /// Between adverts we run only to know that we did.
-    pub fn deadline(&self) -> Time {
+    pub(super) fn deadline(&self) -> Time {
         self.probe_at()
             .unwrap_or(self.take_over_at())
             .min(self.ran + timing::attention(self.interval))
@@ -55,7 +55,7 @@ impl Standby {
 
     /// For how long we did not run does not count: the owner's adverts of that time may be lost, or
     /// not read yet.
-    pub fn notice_pause(&mut self, now: Time) {
+    pub(super) fn notice_pause(&mut self, now: Time) {
         let missed = now.saturating_sub(std::mem::replace(&mut self.ran, now));
         if missed > timing::inattention(self.interval) {
             self.silent_at += missed;
@@ -68,8 +68,8 @@ impl Standby {
             .map_or(self.silent_at, |at| at.min(self.silent_at))
     }
 
-    /// One interval before the end of the silence, so that there is time for an answer. Who leaves
-    /// or is preempted has the address, and is not asked.
+    /// One interval before the end of the silence, so that there is time for an answer. An owner
+    /// that leaves or is preempted has the address, and is not probed.
     fn probe_at(&self) -> Option<Time> {
         let silent = !self.probed && !self.owner_left() && self.take_over_at() == self.silent_at;
         silent.then(|| self.silent_at.saturating_sub(self.interval))
@@ -79,7 +79,7 @@ impl Standby {
         matches!(self.owner, Some((_, 0)))
     }
 
-    pub fn due(&mut self, now: Time) -> Due {
+    pub(super) fn due(&mut self, now: Time) -> Due {
         if now >= self.take_over_at() {
             Due::TakeOver(self.reason())
         } else if self.probe_at().is_some_and(|at| now >= at) {
@@ -100,7 +100,7 @@ impl Standby {
         }
     }
 
-    pub fn hear(&mut self, now: Time, from: IpAddr, advert: &Advert, config: &Config) {
+    pub(super) fn hear(&mut self, now: Time, from: IpAddr, advert: &Advert, config: &Config) {
         if advert.priority == 0 {
             return self.hear_leave(now, from, advert.interval, config);
         }
@@ -131,8 +131,8 @@ impl Standby {
         self.probed = false;
     }
 
-    /// Only the owner's own leave counts: one of somebody else's, or of before, says nothing about
-    /// who has it now. It may be told again, and that must not put off the end.
+    /// Only the owner's own leave counts: one of another router, or an old one, says nothing about
+    /// the owner of now. It may be told again, and that must not put off the end.
     fn hear_leave(&mut self, now: Time, from: IpAddr, interval: Duration, config: &Config) {
         if self.owner.is_some_and(|(owner, _)| owner != from) {
             return;
@@ -146,7 +146,7 @@ impl Standby {
     }
 
     /// The wait for silence is as long as it would have been with this priority from the start.
-    pub fn priority_changed(&mut self, before: u8, config: &Config) {
+    pub(super) fn priority_changed(&mut self, before: u8, config: &Config) {
         let skew = |priority| timing::skew(config.version, self.interval, priority);
         self.silent_at = (self.silent_at + skew(config.priority)).saturating_sub(skew(before));
         if self

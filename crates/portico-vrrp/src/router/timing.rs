@@ -1,4 +1,4 @@
-//! How long everybody waits. The formulas of both versions, and what follows from them.
+//! How long routers wait. The formulas of both versions, and what follows from them.
 
 use crate::packet::Version;
 use std::time::Duration;
@@ -6,11 +6,12 @@ use std::time::Duration;
 /// How early the kernel may remove an address (a quarter of a second), and how late an advert may
 /// be that still saves it.
 const KERNEL_MARGIN: Duration = Duration::from_millis(350);
-/// On a busy machine who is to take over may be late, however short the interval; who leaves serves
-/// until then.
+/// On a busy machine the next owner may be late, however short the interval; the one that leaves
+/// serves until then.
 const SHORTEST_LEAVE: Duration = Duration::from_secs(1);
 
-/// So that of several who wait, the one with the highest priority is first.
+/// The skew of RFC 9568, by which the router with the highest priority is the first of several that
+/// wait.
 pub fn skew(version: Version, interval: Duration, priority: u8) -> Duration {
     let unit = match version {
         Version::V2 => Duration::from_secs(1),
@@ -19,12 +20,13 @@ pub fn skew(version: Version, interval: Duration, priority: u8) -> Duration {
     unit * (256 - u32::from(priority)) / 256
 }
 
-/// After this long without an advert, who has this priority takes over.
+/// How long a router with this priority waits for an advert before it takes over.
 pub fn silence(version: Version, interval: Duration, priority: u8) -> Duration {
     3 * interval + skew(version, interval, priority)
 }
 
-/// An owner that was silent for longer than this is not one any more: nobody waits for less.
+/// An owner that was silent for longer than this is not the owner any more: no standby waits for
+/// less.
 pub fn patience(interval: Duration) -> Duration {
     3 * interval
 }
@@ -40,7 +42,7 @@ pub fn inattention(interval: Duration) -> Duration {
     interval * 7 / 4
 }
 
-/// For how long the kernel keeps the address without a word from us, in whole seconds: until the
+/// How long the kernel keeps the address without a word from us, in whole seconds: until the
 /// slowest of the others has taken over, and not so short that an owner which is late but within
 /// its patience loses it. With a refresh every quarter of it, that is two intervals and a quarter.
 pub fn lifetime(version: Version, interval: Duration) -> Duration {
@@ -52,8 +54,8 @@ pub fn lifetime(version: Version, interval: Duration) -> Duration {
     Duration::from_secs(enough.as_nanos().div_ceil(1_000_000_000) as u64)
 }
 
-/// Who leaves says so this often, should one get lost: everybody who heard it has taken over before
-/// the next.
+/// An owner that leaves repeats its advert at this interval, should one get lost: a router that
+/// heard it has taken over before the next.
 pub fn leave_again(version: Version, interval: Duration) -> Duration {
     match version {
         Version::V2 => Duration::from_secs(1),
@@ -61,7 +63,7 @@ pub fn leave_again(version: Version, interval: Duration) -> Duration {
     }
 }
 
-/// Who leaves keeps the address at most for this long: nobody is there to take it.
+/// An owner that leaves keeps the address at most for this long, when no router takes it.
 pub fn leave(version: Version, interval: Duration) -> Duration {
     (3 * leave_again(version, interval)).max(SHORTEST_LEAVE)
 }

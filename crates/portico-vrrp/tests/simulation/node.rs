@@ -6,12 +6,12 @@ use portico_vrrp::{Config, Role, Router, Time};
 use std::time::Duration;
 
 /// The address on the link, until the kernel removes it.
-pub struct Held {
+pub(crate) struct Held {
     pub until: Time,
     pub generation: u64,
 }
 
-pub struct Node {
+pub(crate) struct Node {
     pub router: Router,
     pub process: Process,
     pub link: bool,
@@ -34,7 +34,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         Self {
             priority: config.priority,
             router: Router::new(config),
@@ -54,7 +54,7 @@ impl Node {
     }
 
     /// A process that was started anew, by the same command.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.router = Router::new(self.router.config().clone());
         self.process = Process::Running;
         (self.announced, self.conflict_told) = (None, None);
@@ -62,21 +62,21 @@ impl Node {
         self.inbox.clear();
     }
 
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.process == Process::Running
     }
 
     /// Answers for the address on the link.
-    pub fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.address.is_some() && self.link && self.process != Process::Frozen
     }
 
     /// Holds the address and keeps it.
-    pub fn owns(&self) -> bool {
+    pub(crate) fn owns(&self) -> bool {
         self.runs() && self.link && self.router.role() == Role::Owner
     }
 
-    pub fn takes_part(&self) -> bool {
+    pub(crate) fn takes_part(&self) -> bool {
         self.runs() && self.link && self.router.role() != Role::Stopped && !self.leaves
     }
 }

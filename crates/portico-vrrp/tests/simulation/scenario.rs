@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long nothing may change once all has settled, in intervals.
 const QUIET: u32 = 12;
 
-pub fn run(seed: u64, traced: bool) -> World {
+pub(crate) fn run(seed: u64, traced: bool) -> World {
     let mut random = Random::seeded(seed);
     let configs = configs(&mut random);
     let network = network(&mut random, &configs);

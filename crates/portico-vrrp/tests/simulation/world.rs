@@ -17,7 +17,7 @@ const KERNEL_EARLY: Duration = Duration::from_millis(250);
 const KERNEL_LATE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Event {
+pub(crate) enum Event {
     Tick {
         node: usize,
         generation: u64,
@@ -54,7 +54,7 @@ struct Overlap {
     both_run_since: Time,
 }
 
-pub struct World {
+pub(crate) struct World {
     pub now: Time,
     pub random: Random,
     pub nodes: Vec<Node>,
@@ -74,7 +74,12 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(configs: Vec<Config>, network: Network, random: Random, traced: bool) -> Self {
+    pub(crate) fn new(
+        configs: Vec<Config>,
+        network: Network,
+        random: Random,
+        traced: bool,
+    ) -> Self {
         let count = configs.len();
         Self {
             now: Duration::ZERO,
@@ -94,29 +99,29 @@ impl World {
         }
     }
 
-    pub fn note(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
         let (now, failed) = (self.now, self.failure.is_some());
         if let Some(trace) = self.trace.as_mut().filter(|_| !failed) {
             trace.push(format!("{:>10.3}  {}", now.as_secs_f64() * 1000.0, text()));
         }
     }
 
-    pub fn count(&mut self, what: &'static str) {
+    pub(crate) fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    pub fn fail(&mut self, why: String) {
+    pub(crate) fn fail(&mut self, why: String) {
         if self.failure.is_none() {
             self.note(|| format!("WRONG: {why}"));
             self.failure = Some(why);
         }
     }
 
-    pub fn at(&mut self, time: Time, event: Event) {
+    pub(crate) fn at(&mut self, time: Time, event: Event) {
         self.queue.add(time, event);
     }
 
-    pub fn run_for(&mut self, duration: Duration) {
+    pub(crate) fn run_for(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.failure.is_none()
             && let Some((time, event)) = self.queue.next_until(end)
@@ -213,7 +218,7 @@ impl World {
     }
 
     /// A new process, or one that was asked to stop and is to take part again.
-    pub fn start(&mut self, node: usize) {
+    pub(crate) fn start(&mut self, node: usize) {
         let dead = self.nodes[node].process == Process::Dead;
         if dead {
             self.nodes[node].restart();
@@ -226,7 +231,7 @@ impl World {
         }
     }
 
-    pub fn kill(&mut self, node: usize) {
+    pub(crate) fn kill(&mut self, node: usize) {
         if self.nodes[node].process == Process::Frozen {
             return; // nothing happens there
         }
@@ -234,7 +239,7 @@ impl World {
         self.nodes[node].process = Process::Dead;
     }
 
-    pub fn pause(&mut self, node: usize, how: Process, clock_goes_on: bool, time: Duration) {
+    pub(crate) fn pause(&mut self, node: usize, how: Process, clock_goes_on: bool, time: Duration) {
         if !self.nodes[node].runs() {
             return;
         }
@@ -254,7 +259,7 @@ impl World {
     }
 
     /// Reads what has come meanwhile before or after it looks at the clock.
-    pub fn resume(&mut self, node: usize) {
+    pub(crate) fn resume(&mut self, node: usize) {
         let now = self.now;
         let machine = &mut self.nodes[node];
         let frozen = machine.process == Process::Frozen;
@@ -285,14 +290,14 @@ impl World {
         self.handle(node, Input::Tick);
     }
 
-    pub fn set_link(&mut self, node: usize, up: bool) {
+    pub(crate) fn set_link(&mut self, node: usize, up: bool) {
         self.note(|| format!("{} link up: {up}", name(node)));
         self.nodes[node].link = up;
         let late = self.random.upto(self.network.late);
         self.at(self.now + late, Event::Link { node, up });
     }
 
-    pub fn set_priority(&mut self, node: usize, priority: u8) {
+    pub(crate) fn set_priority(&mut self, node: usize, priority: u8) {
         if self.nodes[node].runs() {
             self.nodes[node].priority = priority;
             self.handle(node, Input::Priority(priority));
@@ -300,7 +305,7 @@ impl World {
         }
     }
 
-    pub fn handle(&mut self, node: usize, input: Input<'_>) {
+    pub(crate) fn handle(&mut self, node: usize, input: Input<'_>) {
         let clock = self.nodes[node].clock.shows(self.now);
         self.nodes[node].leaves |= input == Input::Release;
         let outputs = self.nodes[node].router.handle(clock, input.clone());
@@ -442,7 +447,7 @@ impl World {
         }
     }
 
-    pub fn hear_each_other(&self, a: usize, b: usize) -> bool {
+    pub(crate) fn hear_each_other(&self, a: usize, b: usize) -> bool {
         self.nodes[a].link && self.nodes[b].link && self.ways.are_open(a, b)
     }
 
@@ -496,7 +501,7 @@ impl World {
     }
 
     /// Ranks changed, or the network: who is to yield may be another, or hear of it later.
-    pub fn forget_overlaps(&mut self) {
+    pub(crate) fn forget_overlaps(&mut self) {
         self.overlaps.clear();
     }
 
@@ -508,23 +513,23 @@ impl World {
             .unwrap_or_default()
     }
 
-    pub fn interval(&self) -> Duration {
+    pub(crate) fn interval(&self) -> Duration {
         self.longest(Config::sent_interval)
     }
 
     /// One that is outranked hears of it within so long.
-    pub fn yield_bound(&self) -> Duration {
+    pub(crate) fn yield_bound(&self) -> Duration {
         let losses = u32::try_from(self.network.in_a_row.min(3)).unwrap_or(3);
         (self.interval() + self.network.late) * (losses + 1) + self.network.most_delay
     }
 
     /// A kernel keeps the address of a process that does not run for so long.
-    pub fn kernel_bound(&self) -> Duration {
+    pub(crate) fn kernel_bound(&self) -> Duration {
         self.silence() + Duration::from_millis(1500) + KERNEL_LATE
     }
 
     /// Somebody owns the address after so long, if nothing happens.
-    pub fn owner_bound(&self) -> Duration {
+    pub(crate) fn owner_bound(&self) -> Duration {
         self.silence() + self.network.most_delay + 3 * self.network.late
     }
 
@@ -534,7 +539,7 @@ impl World {
         3 * self.interval() + self.skew()
     }
 
-    pub fn skew(&self) -> Duration {
+    pub(crate) fn skew(&self) -> Duration {
         match self.nodes[0].router.config().version {
             Version::V2 => Duration::from_secs(1),
             Version::V3 => self.interval(),
@@ -542,7 +547,7 @@ impl World {
     }
 
     /// Nothing changes any more after so long, if nothing happens.
-    pub fn settle_bound(&self) -> Duration {
+    pub(crate) fn settle_bound(&self) -> Duration {
         let delay = self.longest(|config| config.preempt_delay) + self.skew();
         let preempted = self.owner_bound()
             + self.yield_bound()
@@ -552,7 +557,7 @@ impl World {
     }
 
     /// So much earlier than the others that they hear of it in time.
-    pub fn is_clearly_first(&self, first: u8, other: u8) -> bool {
+    pub(crate) fn is_clearly_first(&self, first: u8, other: u8) -> bool {
         let config = self.nodes[0].router.config();
         let skew = |priority| timing::skew(config.version, self.least_interval(), priority);
         skew(other).saturating_sub(skew(first))
@@ -568,7 +573,7 @@ impl World {
     }
 }
 
-pub fn name(node: usize) -> char {
+pub(crate) fn name(node: usize) -> char {
     char::from(b'a' + node as u8)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// One line: how long it took, and what of it is the kernel's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Figure {
+pub(super) struct Figure {
     pub what: String,
     pub median_seconds: f64,
     pub p99_seconds: f64,
@@ -18,10 +18,10 @@ pub struct Figure {
 }
 
 impl Figure {
-    pub fn new(what: &str, times: &[Duration], kernel: Option<Duration>) -> Figure {
+    pub(super) fn new(what: &str, times: &[Duration], kernel: Option<Duration>) -> Self {
         let mut seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
         seconds.sort_by(f64::total_cmp);
-        Figure {
+        Self {
             what: what.to_owned(),
             median_seconds: percentile(&seconds, 50),
             p99_seconds: percentile(&seconds, 99),
@@ -30,7 +30,7 @@ impl Figure {
     }
 }
 
-/// Of sorted numbers; 0 where there are none.
+/// A percentile of sorted numbers; 0 where there are none.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     sorted.get(at).copied().unwrap_or_default()
@@ -38,7 +38,7 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Figures {
+pub(super) struct Figures {
     pub services: usize,
     /// Without optimisation the figures say little.
     pub optimised: bool,

@@ -11,7 +11,7 @@ use figures::{Figure, Figures};
 use rig::Rig;
 use std::time::{Duration, Instant};
 
-/// Of each kind, or as many as fit into the time for it.
+/// How many changes of each kind are made, or as many as fit into the time for it.
 const CHANGES: usize = 50;
 const TIME_FOR_CHANGES: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -19,7 +19,7 @@ const CONNECTIONS: usize = 2_000;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Services that are there, with ten endpoints each.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     services: u32,
@@ -34,7 +34,7 @@ fn time(text: &str) -> Result<Duration, String> {
     portico_model::duration::parse(text).ok_or_else(|| "write it like 60s or 2m".to_owned())
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if !crate::up::is_root() {
         bail!(
             "portico bench makes network namespaces, which only root may: run it again with sudo"

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const METRICS: &str = "127.0.0.1:10249";
-/// Of the Service whose endpoint moves.
+/// The name of the Service whose endpoint moves.
 const SENTINEL: &str = "bench";
 /// Endpoints of each Service that is only there.
 const ENDPOINTS: usize = 10;
@@ -26,17 +26,17 @@ const AT_A_TIME: usize = 16;
 const ATTEMPT: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Rig {
+pub(super) struct Rig {
     demo: Demo,
     client: Client,
-    /// Whose connections are measured.
+    /// The host whose connections are measured.
     node: Host,
     sentinel: SocketAddr,
     _folder: tempfile::TempDir,
 }
 
 impl Rig {
-    pub async fn start() -> anyhow::Result<Rig> {
+    pub(super) async fn start() -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("portico-bench-")
             .tempdir()?;
@@ -53,7 +53,7 @@ impl Rig {
         )
         .await?;
         let sentinel = address(&create(&client, SERVICES, &service(SENTINEL)).await?)?;
-        Ok(Rig {
+        Ok(Self {
             demo,
             client,
             node,
@@ -63,7 +63,7 @@ impl Rig {
     }
 
     /// So many Services, whose endpoints do not exist: they cost rules, not traffic.
-    pub async fn load(&self, services: usize) -> anyhow::Result<()> {
+    pub(super) async fn load(&self, services: usize) -> anyhow::Result<()> {
         let one = |n: usize| async move {
             let name = format!("bulk-{n}");
             let addresses: Vec<IpAddr> =
@@ -81,15 +81,15 @@ impl Rig {
     }
 
     /// Until the first connection.
-    pub async fn start_node(&mut self) -> anyhow::Result<Duration> {
+    pub(super) async fn start_node(&mut self) -> anyhow::Result<Duration> {
         let started = Instant::now();
         self.demo.start_node(PLACES[0].node)?;
         self.until_answered(self.sentinel, PLACES[0].pod, started)
             .await
     }
 
-    /// Of all installations so far.
-    pub async fn kernel(&self) -> anyhow::Result<Duration> {
+    /// The kernel's time for all installations so far.
+    pub(super) async fn kernel(&self) -> anyhow::Result<Duration> {
         let at: SocketAddr = METRICS.parse()?;
         let stream = relay::connect(&self.node, at)
             .await
@@ -105,7 +105,7 @@ impl Rig {
     }
 
     /// From the API server's answer to the first connection.
-    pub async fn new_service(&self, number: usize) -> anyhow::Result<Duration> {
+    pub(super) async fn new_service(&self, number: usize) -> anyhow::Result<Duration> {
         let name = format!("new-{number}");
         create(
             &self.client,
@@ -120,7 +120,7 @@ impl Rig {
 
     /// To the pod at this place; from the API server's answer to the first connection that gets
     /// there.
-    pub async fn move_endpoint(&self, place: usize) -> anyhow::Result<Duration> {
+    pub(super) async fn move_endpoint(&self, place: usize) -> anyhow::Result<Duration> {
         let place = PLACES.get(place).context("there is such a place")?;
         let body = serde_json::to_vec(&slice(SENTINEL, &[place.pod_address.into()]))?;
         let request = http::Request::put(format!("{SLICES}/{SENTINEL}-s"))
@@ -152,7 +152,7 @@ impl Rig {
     }
 
     /// Times of new connections through a Service, and straight to its endpoint, by turns.
-    pub async fn connections(
+    pub(super) async fn connections(
         &self,
         count: usize,
     ) -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
@@ -179,7 +179,7 @@ impl Rig {
     }
 }
 
-/// Who answers there.
+/// The answer of the server behind this address, which names its endpoint.
 fn ask(at: SocketAddr, patience: Duration) -> std::io::Result<String> {
     let mut connection = TcpStream::connect_timeout(&at, patience)?;
     connection.set_read_timeout(Some(Duration::from_secs(1)))?;

@@ -26,7 +26,7 @@ const DEMO: &str = "portico-demo-";
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Only tell what would be removed.
     #[arg(long)]
     dry_run: bool,
@@ -37,7 +37,7 @@ pub struct Arguments {
     output: Output,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (found, running) = look();
     let things = plan::plan(found, running)
         .iter()
@@ -49,7 +49,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         std::process::exit(1);
     }
     if arguments.stay {
-        crate::runtime()?.block_on(async { anyhow::Ok(Signals::new()?.wait().await) })?;
+        crate::runtime()?.block_on(async {
+            let _: () = Signals::new()?.wait().await;
+            anyhow::Ok(())
+        })?;
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Something that Portico, or somebody who looks like it, left behind.
+/// Something that bears Portico's names and was left on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thing {
+pub(super) enum Thing {
     /// The tables of `portico node`.
     NodeTables,
     /// Chains of iptables mode, and the fixed rules of IPVS mode: kube-proxy's look the same.
@@ -20,29 +20,29 @@ pub enum Thing {
     VipFile(PathBuf),
     /// A link with the hardware address of a virtual router.
     VirtualLink(String),
-    /// A lab's, and whether somebody listens.
+    /// The socket of a lab, and whether a process listens on it.
     LabSocket(PathBuf, bool),
     /// The folder of a demo, and whether a process uses it.
     DemoFolder(PathBuf, bool),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Running {
+pub(super) struct Running {
     pub node: Option<u32>,
     pub vip: Option<u32>,
     pub kube_proxy: Option<u32>,
-    /// Of a demo, anywhere on this machine.
+    /// The process of a demo that runs on this machine.
     pub up: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub(super) struct Item {
     pub thing: Thing,
     /// Why it stays.
     pub keep: Option<String>,
 }
 
-pub fn plan(found: Vec<Thing>, running: Running) -> Vec<Item> {
+pub(super) fn plan(found: Vec<Thing>, running: Running) -> Vec<Item> {
     found
         .into_iter()
         .map(|thing| Item {
@@ -80,18 +80,18 @@ fn keep(thing: &Thing, running: Running) -> Option<String> {
 impl fmt::Display for Thing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Thing::NodeTables => write!(f, "nftables tables ip portico, ip6 portico"),
-            Thing::ProxyChains => {
+            Self::NodeTables => write!(f, "nftables tables ip portico, ip6 portico"),
+            Self::ProxyChains => {
                 write!(f, "iptables chains KUBE-SERVICES, KUBE-SVC-…, KUBE-SEP-…")
             }
-            Thing::ProxyServers => write!(f, "IPVS: link kube-ipvs0, its virtual servers and sets"),
-            Thing::VipRules => write!(
+            Self::ProxyServers => write!(f, "IPVS: link kube-ipvs0, its virtual servers and sets"),
+            Self::VipRules => write!(
                 f,
                 "rules of portico vip (tables portico-vip…, chains PORTICO-VIP-…)"
             ),
-            Thing::VipFile(path) | Thing::LabSocket(path, _) => write!(f, "{}", path.display()),
-            Thing::VirtualLink(name) => write!(f, "link {name}"),
-            Thing::DemoFolder(path, _) => write!(f, "{}/", path.display()),
+            Self::VipFile(path) | Self::LabSocket(path, _) => write!(f, "{}", path.display()),
+            Self::VirtualLink(name) => write!(f, "link {name}"),
+            Self::DemoFolder(path, _) => write!(f, "{}/", path.display()),
         }
     }
 }
@@ -99,7 +99,7 @@ impl fmt::Display for Thing {
 /// What became of one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Line {
+pub(super) struct Line {
     pub what: String,
     pub outcome: Outcome,
     /// Why it stays, or what went wrong.
@@ -109,7 +109,7 @@ pub struct Line {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Outcome {
+pub(super) enum Outcome {
     Removed,
     WouldBeRemoved,
     Kept,
@@ -117,12 +117,12 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Account {
+pub(super) struct Account {
     pub things: Vec<Line>,
 }
 
 impl Account {
-    pub fn failed(&self) -> bool {
+    pub(super) fn failed(&self) -> bool {
         self.things
             .iter()
             .any(|line| line.outcome == Outcome::Failed)

@@ -46,17 +46,17 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Of what the API server says when it refuses.
+/// The most bytes of a refusal of the API server.
 const MOST_REFUSAL: usize = 64 << 10;
 
-pub struct Site {
+pub(super) struct Site {
     pub client: Client,
     pub sign_in: SignIn,
     pub settings: Settings,
 }
 
 impl Site {
-    pub async fn answer(&self, request: &Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: &Request<Incoming>) -> Answer {
         let mut answer = self.find(request).await;
         for (name, value) in HEADERS {
             answer

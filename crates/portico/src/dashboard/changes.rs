@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Views by name, with what they were when the page was last told.
 #[derive(Default)]
-pub struct Changes {
+pub(super) struct Changes {
     services: Views,
     nodes: Views,
     endpoints: Views,
@@ -20,7 +20,7 @@ type Views = BTreeMap<String, Value>;
 
 /// A line for the page: views that are new or changed; `null` for those that are gone.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Line {
+pub(super) struct Line {
     pub services: Views,
     pub nodes: Views,
     /// The endpoints of each Service, by its name.
@@ -31,7 +31,12 @@ pub struct Line {
 
 impl Changes {
     /// `None` where nothing changed since the last line.
-    pub fn next(&mut self, fleet: &Fleet, trouble: Option<&str>, clock: Timestamp) -> Option<Line> {
+    pub(super) fn next(
+        &mut self,
+        fleet: &Fleet,
+        trouble: Option<&str>,
+        clock: Timestamp,
+    ) -> Option<Line> {
         let services = fleet.services(clock).into_iter();
         let services = services.map(|view| (format!("{}/{}", view.namespace, view.name), view));
         let nodes = fleet.nodes(clock).into_iter();

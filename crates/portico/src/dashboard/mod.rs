@@ -1,6 +1,6 @@
 //! `portico dashboard`: one page that shows Services and where their traffic goes, for the browser
-//! of the person who runs it. It reads with the credentials of a kubeconfig, or of each visitor, from any
-//! API server; it writes nothing.
+//! of the person who runs it. It reads with the credentials of a kubeconfig, or of each browser's
+//! user, from any API server; it writes nothing.
 
 mod answer;
 mod changes;
@@ -28,7 +28,7 @@ const MOST_CONNECTIONS: usize = 256;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Arguments {
     settings: Settings,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
         tokio::select! {

@@ -8,7 +8,7 @@ use std::io::Read;
 
 const KEY_BYTES: usize = 24;
 
-pub enum SignIn {
+pub(super) enum SignIn {
     /// A word that other programs and pages of the same machine do not know.
     Key(String),
     /// The API server decides.
@@ -16,7 +16,7 @@ pub enum SignIn {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Caller {
+pub(super) enum Caller {
     /// Has the key: sees what the kubeconfig may see.
     Owner,
     /// Sees what the identity behind this header may see.
@@ -25,30 +25,28 @@ pub enum Caller {
 }
 
 impl SignIn {
-    pub fn new_key() -> anyhow::Result<SignIn> {
+    pub(super) fn new_key() -> anyhow::Result<Self> {
         let mut bytes = [0; KEY_BYTES];
         File::open("/dev/urandom")
             .and_then(|mut source| source.read_exact(&mut bytes))
             .context("no random numbers")?;
-        Ok(SignIn::Key(
-            bytes.map(|byte| format!("{byte:02x}")).concat(),
-        ))
+        Ok(Self::Key(bytes.map(|byte| format!("{byte:02x}")).concat()))
     }
 
     /// The end of the address to print. What is behind a `#` never leaves the browser.
-    pub fn link(&self) -> String {
+    pub(super) fn link(&self) -> String {
         match self {
-            SignIn::Key(key) => format!("#token={key}"),
-            SignIn::Token => String::new(),
+            Self::Key(key) => format!("#token={key}"),
+            Self::Token => String::new(),
         }
     }
 
-    pub fn caller(&self, authorization: Option<&HeaderValue>) -> Caller {
+    pub(super) fn caller(&self, authorization: Option<&HeaderValue>) -> Caller {
         let bearer = authorization.filter(|value| value.as_bytes().starts_with(b"Bearer "));
         match (self, bearer) {
             (_, None) => Caller::Unknown,
-            (SignIn::Token, Some(value)) => Caller::Bearer(value.clone()),
-            (SignIn::Key(key), Some(value)) => {
+            (Self::Token, Some(value)) => Caller::Bearer(value.clone()),
+            (Self::Key(key), Some(value)) => {
                 match equal(&value.as_bytes()[b"Bearer ".len()..], key.as_bytes()) {
                     true => Caller::Owner,
                     false => Caller::Unknown,
@@ -57,13 +55,13 @@ impl SignIn {
         }
     }
 
-    pub fn advice(&self) -> &'static str {
+    pub(super) fn advice(&self) -> &'static str {
         match self {
-            SignIn::Key(_) => {
+            Self::Key(_) => {
                 "open the address that portico dashboard printed when it started: it ends with a \
                  key"
             }
-            SignIn::Token => "the API server wants a token",
+            Self::Token => "the API server wants a token",
         }
     }
 }

@@ -22,7 +22,7 @@ const LINES: usize = 1;
 
 /// A line of JSON for everything that is there, then one for whatever changes, until the page is
 /// closed.
-pub fn lines(reader: Reader) -> impl Stream<Item = Bytes> + Send {
+pub(super) fn lines(reader: Reader) -> impl Stream<Item = Bytes> + Send {
     let (sender, receiver) = mpsc::channel(LINES);
     tokio::spawn(async move {
         let closed = sender.clone();

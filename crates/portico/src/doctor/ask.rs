@@ -19,12 +19,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For an answer.
+/// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 const HEALTHZ_PORT: u16 = 10256;
 
 /// The election of the control plane's address, as the daemon on this machine tells it.
-pub async fn vip() -> Result<Status, String> {
+pub(super) async fn vip() -> Result<Status, String> {
     let at = SocketAddr::from(([127, 0, 0, 1], STATUS_PORT));
     let answer = fetch::get(at, "/status", PATIENCE)
         .await
@@ -32,8 +32,8 @@ pub async fn vip() -> Result<Status, String> {
     serde_json::from_str(&answer.body).map_err(|error| format!("{at}: {error}"))
 }
 
-/// Nothing where no API server is known and none was asked for.
-pub async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, String>> {
+/// Asks the API server; `None` where none is known and none was given.
+pub(super) async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, String>> {
     let asked_for = kubeconfig.is_some();
     let client = match access::client(kubeconfig.as_deref()).await {
         Ok(client) => client,

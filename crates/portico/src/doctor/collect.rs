@@ -29,10 +29,10 @@ const SETTINGS: &[&str] = &[
     "net.ipv4.ip_local_reserved_ports",
 ];
 
-/// Of the data directory, where `portico node` keeps what it remembers.
+/// The folder of the data directory where `portico node` keeps the last known objects.
 const NODE_FOLDER: &str = "node";
 
-pub fn machine(data_dir: &Path) -> Machine {
+pub(super) fn machine(data_dir: &Path) -> Machine {
     let [nftables, iptables, ipvs, conntrack] = tries();
     Machine {
         nftables,

@@ -1,13 +1,13 @@
 //! What was found, without an opinion. Everything that [`super::judge`] needs and nothing that has
 //! to be asked.
 
-pub use super::programs::{Program, Role};
+pub(super) use super::programs::{Program, Role};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Which way the node forwards, or will.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Mode {
+pub(super) enum Mode {
     #[default]
     Nftables,
     Iptables,
@@ -15,17 +15,17 @@ pub enum Mode {
 }
 
 impl Mode {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Mode::Nftables => "nftables",
-            Mode::Iptables => "iptables",
-            Mode::Ipvs => "ipvs",
+            Self::Nftables => "nftables",
+            Self::Iptables => "iptables",
+            Self::Ipvs => "ipvs",
         }
     }
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub(super) struct Facts {
     pub mode: Mode,
     pub node_ports: (u16, u16),
     pub machine: Option<Machine>,
@@ -38,7 +38,7 @@ pub struct Facts {
 
 /// What became of trying something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Tried {
+pub(super) enum Tried {
     #[default]
     Works,
     Fails(String),
@@ -48,7 +48,7 @@ pub enum Tried {
 
 /// This machine, as far as forwarding depends on it.
 #[derive(Clone, Debug, Default)]
-pub struct Machine {
+pub(super) struct Machine {
     pub nftables: Tried,
     pub iptables: Tried,
     pub ipvs: Tried,
@@ -67,9 +67,9 @@ pub struct Machine {
     pub disk: Option<Disk>,
 }
 
-/// Whose rules are installed.
+/// The programs whose rules are installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
+pub(super) struct Rules {
     pub portico_nftables: bool,
     pub kube_proxy_nftables: bool,
     /// kube-proxy's, or ours in that mode: the chains are the same.
@@ -78,7 +78,7 @@ pub struct Rules {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Link {
+pub(super) struct Link {
     pub name: String,
     /// `bridge`, `vxlan`, …; empty for hardware.
     pub kind: String,
@@ -87,7 +87,7 @@ pub struct Link {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Disk {
+pub(super) struct Disk {
     pub path: String,
     pub free: u64,
     pub read_only: bool,
@@ -95,14 +95,14 @@ pub struct Disk {
 
 /// The cluster, as far as it can be seen from here.
 #[derive(Clone, Debug, Default)]
-pub struct Cluster {
+pub(super) struct Cluster {
     /// By how many seconds the API server's clock is ahead of ours.
     pub ahead: Option<i64>,
     pub nodes: Vec<Node>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Node {
+pub(super) struct Node {
     pub name: String,
     pub healthz: Option<SocketAddr>,
     /// The code of its answer, or why there is none.

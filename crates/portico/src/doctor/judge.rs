@@ -13,7 +13,7 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Severity {
+pub(super) enum Severity {
     /// Traffic is lost, or will be.
     Broken,
     /// It works, until something happens.
@@ -26,17 +26,17 @@ pub enum Severity {
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Severity::Broken => "BROKEN",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
-            Severity::Good => "good",
+            Self::Broken => "BROKEN",
+            Self::Warning => "warning",
+            Self::Note => "note",
+            Self::Good => "good",
         })
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub(super) struct Finding {
     pub severity: Severity,
     pub check: String,
     pub found: String,
@@ -46,9 +46,9 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(severity: Severity, check: &str, found: impl Into<String>, fix: &str) -> Finding {
+    fn new(severity: Severity, check: &str, found: impl Into<String>, fix: &str) -> Self {
         let fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
-        Finding {
+        Self {
             severity,
             check: check.to_owned(),
             found: found.into(),
@@ -56,31 +56,31 @@ impl Finding {
         }
     }
 
-    fn good(check: &str, found: impl Into<String>) -> Finding {
-        Finding::new(Severity::Good, check, found, "")
+    fn good(check: &str, found: impl Into<String>) -> Self {
+        Self::new(Severity::Good, check, found, "")
     }
 
-    fn broken(check: &str, found: impl Into<String>, fix: &str) -> Finding {
-        Finding::new(Severity::Broken, check, found, fix)
+    fn broken(check: &str, found: impl Into<String>, fix: &str) -> Self {
+        Self::new(Severity::Broken, check, found, fix)
     }
 
-    fn warning(check: &str, found: impl Into<String>, fix: &str) -> Finding {
-        Finding::new(Severity::Warning, check, found, fix)
+    fn warning(check: &str, found: impl Into<String>, fix: &str) -> Self {
+        Self::new(Severity::Warning, check, found, fix)
     }
 
-    fn note(check: &str, found: impl Into<String>, fix: &str) -> Finding {
-        Finding::new(Severity::Note, check, found, fix)
+    fn note(check: &str, found: impl Into<String>, fix: &str) -> Self {
+        Self::new(Severity::Note, check, found, fix)
     }
 }
 
 /// Everything that was found, the worst first.
 #[derive(Clone, Debug, Serialize)]
-pub struct Diagnosis {
+pub(super) struct Diagnosis {
     pub findings: Vec<Finding>,
 }
 
 impl Diagnosis {
-    pub fn of(facts: &Facts) -> Diagnosis {
+    pub(super) fn of(facts: &Facts) -> Self {
         let mut findings = Vec::new();
         if let Some(machine) = &facts.machine {
             findings.extend(kernel::judge(machine, facts.mode));
@@ -91,10 +91,10 @@ impl Diagnosis {
             findings.extend(cluster::judge(cluster));
         }
         findings.sort_by_key(|finding| finding.severity);
-        Diagnosis { findings }
+        Self { findings }
     }
 
-    pub fn is_broken(&self) -> bool {
+    pub(super) fn is_broken(&self) -> bool {
         self.findings
             .iter()
             .any(|finding| finding.severity == Severity::Broken)

@@ -5,7 +5,7 @@ mod ask;
 mod collect;
 mod facts;
 mod judge;
-pub mod programs;
+pub(crate) mod programs;
 
 use crate::output::Output;
 use clap::Args;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Look at this machine alone.
     #[arg(long, conflicts_with = "kubeconfig")]
     node: bool,
@@ -50,7 +50,7 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let machine = collect::machine(&arguments.data_dir);
     let cluster = match arguments.node {
         true => None,

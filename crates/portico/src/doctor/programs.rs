@@ -3,7 +3,7 @@
 use std::fs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub(crate) enum Role {
     KubeProxy,
     PorticoNode,
     PorticoVip,
@@ -11,15 +11,15 @@ pub enum Role {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub(crate) struct Program {
     pub role: Role,
     pub process: u32,
     /// So many files may it have open.
     pub open_files: Option<u64>,
 }
 
-/// Those in this network namespace.
-pub fn running() -> Vec<Program> {
+/// The programs in this network namespace.
+pub(crate) fn running() -> Vec<Program> {
     let own = fs::read_link("/proc/thread-self/ns/net").ok();
     let is_here = |process: u32| fs::read_link(format!("/proc/{process}/ns/net")).ok() == own;
     let program = |(process, words): (u32, Vec<String>)| {
@@ -36,8 +36,8 @@ pub fn running() -> Vec<Program> {
     found
 }
 
-/// Of every process of the machine.
-pub fn command_lines() -> impl Iterator<Item = (u32, Vec<String>)> {
+/// The command line of every process of the machine.
+pub(crate) fn command_lines() -> impl Iterator<Item = (u32, Vec<String>)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let process = entry.file_name().to_str()?.parse().ok()?;

@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-pub struct Answered {
+pub(crate) struct Answered {
     pub node: String,
     pub explanation: Explanation,
     /// The nodes of endpoints, as far as the API server knows them: the next hops.
     pub homes: BTreeMap<IpAddr, String>,
-    /// What the node's kernel has; `None` where nobody asked.
+    /// What the node's kernel has; `None` where the kernel was not read.
     pub kernel: Option<Kernel>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Kernel {
+pub(crate) enum Kernel {
     /// Why not, and what to do.
     NotSeen(String),
     Seen(Seen),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub mode: &'static str,
     /// It answers.
     pub daemon: bool,
@@ -39,7 +39,7 @@ pub struct Seen {
 
 impl Seen {
     /// For this packet.
-    pub fn agrees(&self) -> bool {
+    pub(crate) fn agrees(&self) -> bool {
         self.differences.of_frontend.is_empty() && self.differences.of_all.is_empty()
     }
 
@@ -57,8 +57,8 @@ impl Seen {
 }
 
 impl Kernel {
-    pub fn with_report(mut self, report: Option<&NodeReport>) -> Kernel {
-        if let (Kernel::Seen(seen), Some(report)) = (&mut self, report) {
+    pub(crate) fn with_report(mut self, report: Option<&NodeReport>) -> Self {
+        if let (Self::Seen(seen), Some(report)) = (&mut self, report) {
             let behind = report
                 .behind
                 .iter()
@@ -75,8 +75,8 @@ impl Kernel {
 
     fn lines(&self, node: &str) -> Vec<String> {
         let seen = match self {
-            Kernel::NotSeen(why) => return vec![format!("the kernel was not looked at: {why}")],
-            Kernel::Seen(seen) => seen,
+            Self::NotSeen(why) => return vec![format!("the kernel was not looked at: {why}")],
+            Self::Seen(seen) => seen,
         };
         let Differences {
             of_frontend,
@@ -118,8 +118,8 @@ impl Kernel {
 
     fn tree(&self) -> Value {
         match self {
-            Kernel::NotSeen(why) => json!({"looked": false, "why": why}),
-            Kernel::Seen(seen) => json!({
+            Self::NotSeen(why) => json!({"looked": false, "why": why}),
+            Self::Seen(seen) => json!({
                 "looked": true, "mode": seen.mode, "daemonAnswers": seen.daemon, "agrees": seen.agrees(),
                 "differences": seen.differences.of_frontend, "differencesForAll": seen.differences.of_all,
                 "differencesElsewhere": seen.differences.of_others, "inTheWay": seen.in_the_way,
@@ -130,7 +130,7 @@ impl Kernel {
 }
 
 /// Where the kernel has what the packet meets.
-pub fn frontend_key(explanation: &Explanation) -> FrontendKey {
+pub(super) fn frontend_key(explanation: &Explanation) -> FrontendKey {
     let packet = &explanation.packet;
     match &explanation.frontend {
         Some((key, frontend)) => FrontendKey::of(frontend, key),

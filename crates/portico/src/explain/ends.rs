@@ -10,14 +10,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum From {
+pub(crate) enum From {
     Address(IpAddr),
     Pod { namespace: String, name: String },
     Node(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum To {
+pub(crate) enum To {
     Address(SocketAddr, Protocol),
     Service {
         namespace: String,
@@ -29,16 +29,16 @@ pub enum To {
 impl FromStr for From {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<From, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(address) = text.parse() {
-            return Ok(From::Address(address));
+            return Ok(Self::Address(address));
         }
         match *text.split('/').collect::<Vec<_>>().as_slice() {
-            ["pod", namespace, name] => Ok(From::Pod {
+            ["pod", namespace, name] => Ok(Self::Pod {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
             }),
-            ["node", name] => Ok(From::Node(name.to_owned())),
+            ["node", name] => Ok(Self::Node(name.to_owned())),
             _ => Err("write an address, pod/NAMESPACE/NAME or node/NAME".to_owned()),
         }
     }
@@ -47,14 +47,14 @@ impl FromStr for From {
 impl FromStr for To {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<To, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
             || "write ADDRESS:PORT, ADDRESS:PORT/udp or service/NAMESPACE/NAME:PORT".to_owned();
         if let Some(rest) = text.strip_prefix("service/") {
             let (namespace, rest) = rest.split_once('/').ok_or_else(wrong)?;
             let (name, port) = rest.split_once(':').ok_or_else(wrong)?;
             let port = port.parse().map_err(|_| wrong())?;
-            return Ok(To::Service {
+            return Ok(Self::Service {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 port,
@@ -64,14 +64,14 @@ impl FromStr for To {
         let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp]
             .into_iter()
             .find(|known| known.lower() == protocol);
-        Ok(To::Address(
+        Ok(Self::Address(
             address.parse().map_err(|_| wrong())?,
             protocol.ok_or_else(wrong)?,
         ))
     }
 }
 
-pub struct Cluster {
+pub(super) struct Cluster {
     pub nodes: Vec<Node>,
     pub pods: Vec<Pod>,
     pub services: Vec<Service>,
@@ -81,7 +81,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// The node that a packet reaches first, and the packet.
-    pub fn packet(
+    pub(super) fn packet(
         &self,
         from: &From,
         to: &To,
@@ -244,7 +244,7 @@ fn from_outside() -> Origin {
     Origin::Interface("".into())
 }
 
-pub fn addresses(node: &Node) -> Vec<IpAddr> {
+pub(super) fn addresses(node: &Node) -> Vec<IpAddr> {
     node.status
         .addresses
         .iter()

@@ -1,5 +1,5 @@
-//! The kernel of the node that is asked about: where it can be looked at, who forwards there, how
-//! it differs from the table.
+//! The kernel of the node that is asked about: where it can be read, which program forwards there,
+//! and how its rules differ from the table.
 
 use super::Settings;
 use crate::lab::control::{self, Order};
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Where the node is, as seen from this process.
-pub struct Place {
+pub(super) struct Place {
     /// None: this process is on the node.
     namespace: Option<PathBuf>,
     addresses: Vec<IpAddr>,
@@ -20,16 +20,16 @@ pub struct Place {
 
 impl Place {
     /// On this machine, or in a lab. Otherwise says why not, and what to do.
-    pub fn find(node: &str, wanted: &[IpAddr], lab: Option<&str>) -> Result<Place, String> {
+    pub(super) fn find(node: &str, wanted: &[IpAddr], lab: Option<&str>) -> Result<Self, String> {
         let is_it = |addresses: &[IpAddr]| wanted.iter().any(|own| addresses.contains(own));
-        let here = Place::open(None)?;
+        let here = Self::open(None)?;
         if lab.is_none() && is_it(&here.addresses) {
             return Ok(here);
         }
         let asked = control::socket(lab.unwrap_or(control::DEFAULT))
             .and_then(|socket| control::ask(&socket, &Order::Namespace(node.to_owned())));
         match (asked, lab) {
-            (Ok(path), _) => Place::open(Some(path.trim().into())).and_then(|place| {
+            (Ok(path), _) => Self::open(Some(path.trim().into())).and_then(|place| {
                 match is_it(&place.addresses) {
                     true => Ok(place),
                     false => Err(format!(
@@ -43,8 +43,8 @@ impl Place {
         }
     }
 
-    fn open(namespace: Option<PathBuf>) -> Result<Place, String> {
-        let mut place = Place {
+    fn open(namespace: Option<PathBuf>) -> Result<Self, String> {
+        let mut place = Self {
             namespace,
             addresses: Vec::new(),
             daemon: None,
@@ -56,17 +56,17 @@ impl Place {
         Ok(place)
     }
 
-    pub fn addresses(&self) -> Vec<IpAddr> {
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
         self.addresses.clone()
     }
 
-    pub fn daemon_runs(&self) -> bool {
+    pub(super) fn daemon_runs(&self) -> bool {
         self.daemon.is_some()
     }
 
-    /// That of the daemon; where none runs, what its rules and the flags say. `None`: there are no
-    /// rules either.
-    pub fn config(&self, node: &str, settings: &Settings) -> Result<Option<Config>, String> {
+    /// The configuration of the daemon; where none runs, what its rules and the flags say. `None`:
+    /// there are no rules either.
+    pub(super) fn config(&self, node: &str, settings: &Settings) -> Result<Option<Config>, String> {
         if let Some(config) = &self.daemon {
             return Ok(Some(config.clone()));
         }
@@ -89,7 +89,7 @@ impl Place {
     }
 
     /// What differs, and what others have in the way.
-    pub fn compare(
+    pub(super) fn compare(
         &self,
         config: &Config,
         table: &ForwardingTable,
@@ -106,7 +106,7 @@ impl Place {
     }
 
     /// Of which addresses connections are shared out among nodes there.
-    pub fn edge(&self, config: &Config) -> Result<Option<FoundEdge>, String> {
+    pub(super) fn edge(&self, config: &Config) -> Result<Option<FoundEdge>, String> {
         self.on_node(|| inspect::edge(config))?.map_err(explained)
     }
 
@@ -127,7 +127,7 @@ fn advice(node: &str) -> String {
     format!("run this on {node} as root, or in a lab with --lab NAME")
 }
 
-pub fn nothing_installed(node: &str) -> String {
+pub(super) fn nothing_installed(node: &str) -> String {
     format!(
         "there is nothing of Portico in it, and portico node does not answer: start portico node \
          on {node}"

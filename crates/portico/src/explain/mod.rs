@@ -7,11 +7,11 @@ mod kernel;
 
 use crate::client::{Access, Reader};
 use crate::output::Output;
-pub use answer::Answered;
+pub(crate) use answer::Answered;
 use answer::{Kernel, Seen};
 use clap::Args;
 use ends::Cluster;
-pub use ends::{From, To};
+pub(crate) use ends::{From, To};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -37,7 +37,7 @@ const A_MOMENT: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub struct Arguments {
 /// What is asked.
 #[derive(Args, Clone)]
 #[group(id = "question")]
-pub struct Question {
+pub(crate) struct Question {
     /// Who sends it: an address, pod/NAMESPACE/NAME or node/NAME.
     #[arg(long, value_name = "WHO")]
     pub from: From,
@@ -78,7 +78,7 @@ pub struct Question {
 #[derive(Args, Clone)]
 #[command(rename_all = "kebab-case")]
 #[group(id = "settings")]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The addresses of pods, as the nodes were told with the flag of this name [default: each
     /// node's own pod CIDRs].
     #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',')]
@@ -88,7 +88,7 @@ pub struct Settings {
     masquerade_all: bool,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let told = crate::runtime()?.block_on(async {
         let reader = arguments.access.reader().await?;
         match arguments.no_kernel {
@@ -100,7 +100,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// The way of a packet as the table of a node has it.
-pub async fn answer(
+pub(crate) async fn answer(
     reader: &Reader,
     settings: &Settings,
     question: &Question,
@@ -230,7 +230,7 @@ async fn node_report(reader: &Reader, node: &str) -> Option<NodeReport> {
     serde_json::from_str(text).ok()
 }
 
-/// What the API server knows of who forwards what.
+/// The objects of the API server by which traffic is forwarded.
 struct Known {
     cluster: Cluster,
     slices: Vec<EndpointSlice>,
@@ -239,7 +239,7 @@ struct Known {
 }
 
 impl Known {
-    async fn read(reader: &Reader) -> anyhow::Result<Known> {
+    async fn read(reader: &Reader) -> anyhow::Result<Self> {
         let cluster = Cluster {
             nodes: reader.list("/api/v1/nodes").await?,
             pods: reader.list("/api/v1/pods").await?,
@@ -257,7 +257,7 @@ impl Known {
         let partitions = reader
             .list_if_known("/apis/portico.dev/v1/portpartitions")
             .await?;
-        Ok(Known {
+        Ok(Self {
             cluster,
             slices,
             cidrs,
@@ -348,7 +348,7 @@ impl Question {
 }
 
 impl Settings {
-    pub fn of(&self, node: &str) -> index::Settings {
+    pub(crate) fn of(&self, node: &str) -> index::Settings {
         let detect_local = match self.cluster_cidr.as_slice() {
             [] => DetectLocal::NodeCidr,
             networks => DetectLocal::ClusterCidr(networks.to_vec()),

@@ -17,11 +17,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use objects::made_here;
+pub(crate) use objects::made_here;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// What the Service is called.
     name: String,
     /// Where it answers: PORT, PORT/udp or PORT/sctp.
@@ -85,7 +85,7 @@ struct Shown {
     endpoint_slices: Vec<Value>,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     crate::runtime()?.block_on(async {
         let reader = arguments.access.reader().await?;
         let place = Place {

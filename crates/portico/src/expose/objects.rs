@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Who set a field, and whose slices they are.
-pub const MANAGER: &str = "portico-expose";
-pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The manager of the fields that `expose` sets, and the value by which its slices are told apart.
+pub(super) const MANAGER: &str = "portico-expose";
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// As many as the controllers of Kubernetes put into a slice.
 const MOST_ENDPOINTS: usize = 100;
 
 /// The label of Services that were made here, and its value.
-pub fn made_here() -> (&'static str, &'static str) {
+pub(crate) fn made_here() -> (&'static str, &'static str) {
     ("app.kubernetes.io/managed-by", MANAGER)
 }
 
 /// The port of the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Front {
+pub(super) struct Front {
     port: u16,
     protocol: Protocol,
 }
@@ -29,14 +29,14 @@ pub struct Front {
 impl FromStr for Front {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Front, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let (port, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
         let all = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
         let protocol = all
             .into_iter()
             .find(|known| known.lower() == protocol.to_lowercase());
         match (port.parse(), protocol) {
-            (Ok(port), Some(protocol)) if port > 0 => Ok(Front { port, protocol }),
+            (Ok(port), Some(protocol)) if port > 0 => Ok(Self { port, protocol }),
             _ => Err(
                 "write a port from 1 to 65535, with /udp or /sctp behind it if it is not TCP"
                     .to_owned(),
@@ -46,7 +46,7 @@ impl FromStr for Front {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visibility {
+pub(super) enum Visibility {
     ClusterIp,
     NodePort,
     LoadBalancer,
@@ -54,7 +54,7 @@ pub enum Visibility {
 
 /// What is wanted.
 #[derive(Clone, Debug)]
-pub struct Exposed {
+pub(super) struct Exposed {
     pub namespace: String,
     pub name: String,
     pub front: Front,
@@ -64,7 +64,7 @@ pub struct Exposed {
 }
 
 impl Exposed {
-    pub fn service(&self) -> Value {
+    pub(super) fn service(&self) -> Value {
         let (label, value) = made_here();
         let kind = match self.visibility {
             Visibility::ClusterIp => "ClusterIP",
@@ -84,7 +84,7 @@ impl Exposed {
 
     /// Endpoints that are there already stay as ready as they were found; others wait for their
     /// first check.
-    pub fn slices(&self, before: &[Value]) -> Vec<Value> {
+    pub(super) fn slices(&self, before: &[Value]) -> Vec<Value> {
         let mut groups: BTreeMap<(bool, u16), Vec<IpAddr>> = BTreeMap::new();
         for target in &self.targets {
             groups
@@ -162,12 +162,12 @@ impl Exposed {
     }
 }
 
-pub fn name(object: &Value) -> &str {
+pub(super) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Each with its port, and whether it is ready.
-pub fn endpoints(slices: &[Value]) -> Vec<(String, bool)> {
+/// The endpoints of slices, each with its port, and whether it is ready.
+pub(super) fn endpoints(slices: &[Value]) -> Vec<(String, bool)> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let each = |slice: &Value| -> Vec<(String, bool)> {
         let port = slice["ports"][0]["port"]

@@ -16,7 +16,7 @@ use std::fmt;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[arg(value_enum, default_value = "services")]
     what: What,
     /// Only this one; of endpoints, only those of this Service.
@@ -68,7 +68,7 @@ struct Shown<T> {
     is_wide: bool,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     crate::runtime()?.block_on(get(arguments))
 }
 

@@ -13,7 +13,7 @@ const FEW: usize = 3;
 /// A Service, shown by its conditions.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct Balancer(pub ServiceView);
+pub(super) struct Balancer(pub ServiceView);
 
 /// With the namespace, where several are shown.
 fn named(with_namespace: bool, namespace: &str, name: &str) -> String {

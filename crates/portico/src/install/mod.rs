@@ -14,7 +14,7 @@ const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 const UNIT: &str = "/etc/systemd/system/portico.service";
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
 }
@@ -48,7 +48,7 @@ enum What {
     },
 }
 
-pub fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
     match arguments.what {
         What::Systemd {
             join,

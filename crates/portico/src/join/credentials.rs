@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 /// What was agreed on when the machine joined.
 #[derive(Serialize, Deserialize)]
@@ -22,22 +22,22 @@ struct Joined {
 }
 
 impl Folder {
-    pub fn open(path: &Path) -> anyhow::Result<Folder> {
+    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Folder(path.canonicalize()?))
+        Ok(Self(path.canonicalize()?))
     }
 
     /// The last file that is written says so.
-    pub fn has_joined(&self) -> bool {
+    pub(super) fn has_joined(&self) -> bool {
         self.joined().exists()
     }
 
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(super) fn kubeconfig(&self) -> PathBuf {
         self.0.join("kubeconfig")
     }
 
-    pub fn node_data(&self) -> PathBuf {
+    pub(super) fn node_data(&self) -> PathBuf {
         self.0.join("node")
     }
 
@@ -49,7 +49,7 @@ impl Folder {
         self.0.join("token")
     }
 
-    pub fn keep(
+    pub(super) fn keep(
         &self,
         server: &str,
         authority: &[u8],
@@ -78,11 +78,11 @@ impl Folder {
     }
 
     /// Readers see the old one or the new one.
-    pub fn keep_token(&self, token: &str) -> anyhow::Result<()> {
+    pub(super) fn keep_token(&self, token: &str) -> anyhow::Result<()> {
         write(&self.token(), token.as_bytes())
     }
 
-    pub fn token_age(&self) -> Option<Duration> {
+    pub(super) fn token_age(&self) -> Option<Duration> {
         fs::metadata(self.token())
             .ok()?
             .modified()
@@ -91,12 +91,12 @@ impl Folder {
             .ok()
     }
 
-    pub fn node_name(&self) -> anyhow::Result<String> {
+    pub(super) fn node_name(&self) -> anyhow::Result<String> {
         Ok(self.read()?.node)
     }
 
     /// The API server's URL, its CA, and this node's token.
-    pub fn access(&self) -> anyhow::Result<(String, Vec<u8>, String)> {
+    pub(super) fn access(&self) -> anyhow::Result<(String, Vec<u8>, String)> {
         let joined = self.read()?;
         let token =
             fs::read_to_string(self.token()).context("cannot read the token of this node")?;

@@ -4,7 +4,7 @@
 
 mod credentials;
 mod pin;
-pub mod token;
+pub(crate) mod token;
 
 use crate::client::{Reader, plain};
 use crate::machine::{self, Machine};
@@ -37,13 +37,13 @@ const RETRY: Duration = Duration::from_secs(300);
 /// A join token has 23 characters.
 const LONGEST_TOKEN: u64 = 4096;
 const LOOK: Duration = Duration::from_millis(100);
-/// For the API server to take the version.
+/// The time limit for the API server to take the version.
 const ANSWER: Duration = Duration::from_secs(10);
 const NODE: &str = "node";
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Where the API server is: https://ADDRESS:6443.
     #[arg(value_name = "URL")]
     server: http::Uri,
@@ -74,7 +74,7 @@ pub struct Arguments {
     node_flags: Vec<String>,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     if !up::is_root() {
         bail!(
             "portico join changes rules of this machine, which only root may: run it again with \
@@ -271,7 +271,7 @@ async fn request_token(reader: &Reader, node: &str) -> Result<String, kube::Erro
         .to_owned())
 }
 
-/// Who holds this token, towards the server with this CA.
+/// A reader that shows this token to the server whose certificate this CA signed.
 fn reader(server: &http::Uri, authority: &[u8], token: &str) -> anyhow::Result<Reader> {
     let mut config = Config::new(server.clone());
     config.root_cert = Some(vec![authority.to_vec()]);

@@ -1,5 +1,5 @@
-//! The CA of an API server of which only the hash is known: whoever has the server's certificate
-//! signed by a CA with that hash is the server. Nothing secret is sent before that is certain.
+//! The CA of an API server of which only the hash is known: a server is accepted if its certificate
+//! is signed by a CA with that hash. Nothing secret is sent before that is certain.
 
 use anyhow::{Context, bail};
 use portico_client::tls::any_certificate;
@@ -16,17 +16,17 @@ const PREFIX: &str = "sha256:";
 
 /// SHA-256 of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Hash([u8; 32]);
+pub(super) struct Hash([u8; 32]);
 
 impl Hash {
-    pub fn of(certificate: &[u8]) -> Hash {
+    pub(super) fn of(certificate: &[u8]) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
         let mut bytes = [0; 32];
         bytes
             .iter_mut()
             .zip(digest.as_ref())
             .for_each(|(byte, found)| *byte = *found);
-        Hash(bytes)
+        Self(bytes)
     }
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Hash {
 impl FromStr for Hash {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Hash, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!("write {PREFIX} and 64 hexadecimal digits, as portico token create prints it")
         };
@@ -59,13 +59,13 @@ impl FromStr for Hash {
             let two = std::str::from_utf8(two).map_err(|_| wrong())?;
             *byte = u8::from_str_radix(two, 16).map_err(|_| wrong())?;
         }
-        Ok(Hash(bytes))
+        Ok(Self(bytes))
     }
 }
 
 /// What was found out about the server.
 #[derive(Debug)]
-pub struct Pinned {
+pub(super) struct Pinned {
     /// The CA, DER.
     pub authority: Vec<u8>,
     /// This machine's address, as it is used towards the server.
@@ -73,7 +73,7 @@ pub struct Pinned {
 }
 
 /// The CA with this hash. Its certificate is among those that the server presents.
-pub fn find(url: &http::Uri, wanted: Hash) -> anyhow::Result<Pinned> {
+pub(super) fn find(url: &http::Uri, wanted: Hash) -> anyhow::Result<Pinned> {
     let host = url
         .host()
         .context("the URL names no host: write https://ADDRESS:6443")?
@@ -111,7 +111,8 @@ fn presented(host: &str, port: u16) -> anyhow::Result<(Vec<Vec<u8>>, IpAddr)> {
             .complete_io(&mut stream)
             .with_context(|| format!("{host}:{port} does not speak TLS"))?;
     }
-    // Nothing but the handshake has been sent; who it was with is judged before anything else is.
+    // Only the handshake has been sent by now; the certificate is judged before any request is
+    // sent.
     let seen = connection.peer_certificates().unwrap_or_default();
     let seen = seen
         .iter()

@@ -27,7 +27,7 @@ const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: TokenCommand,
 }
@@ -76,7 +76,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write it like 30m or 2h".to_owned())
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     crate::runtime()?.block_on(async {
         match arguments.command {
             TokenCommand::Create(create) => {
@@ -147,7 +147,7 @@ fn secret_object(id: &str, secret: &str, end: Timestamp) -> Value {
         "metadata": {"name": format!("{PREFIX}{id}"), "namespace": "kube-system"}})
 }
 
-/// As the Service `kubernetes` leads there.
+/// The address of the API server behind the Service `kubernetes`.
 async fn advertised(reader: &Reader) -> anyhow::Result<String> {
     let found: Option<Value> = reader
         .find("/api/v1/namespaces/default/endpoints/kubernetes")
@@ -250,7 +250,7 @@ async fn remove_expired(reader: &Reader) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Letters and digits that nobody can guess.
+/// Random letters and digits, from the system's source of random bytes.
 fn random(length: usize) -> anyhow::Result<String> {
     const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     // Bytes beyond a multiple of the alphabet's length would make some characters likelier.

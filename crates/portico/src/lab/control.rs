@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-pub const DEFAULT: &str = "demo";
+pub(crate) const DEFAULT: &str = "demo";
 /// Longer lines are not read.
-pub const LONGEST: u64 = 256;
+pub(crate) const LONGEST: u64 = 256;
 
-pub const FOLDER: &str = "/run/portico";
+pub(crate) const FOLDER: &str = "/run/portico";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     Show,
     /// Where the network namespace of a host can be opened.
     Namespace(String),
@@ -28,7 +28,7 @@ pub enum Order {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     Kill,
     Pause,
     Resume,
@@ -59,9 +59,9 @@ impl fmt::Display for Action {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Order::Show => f.write_str("show"),
-            Order::Namespace(host) => write!(f, "namespace {host}"),
-            Order::Act(action, node) => write!(f, "{action} {node}"),
+            Self::Show => f.write_str("show"),
+            Self::Namespace(host) => write!(f, "namespace {host}"),
+            Self::Act(action, node) => write!(f, "{action} {node}"),
         }
     }
 }
@@ -69,14 +69,14 @@ impl fmt::Display for Order {
 impl FromStr for Order {
     type Err = anyhow::Error;
 
-    fn from_str(line: &str) -> anyhow::Result<Order> {
+    fn from_str(line: &str) -> anyhow::Result<Self> {
         let mut words = line.split_whitespace();
         let found = match (words.next(), words.next().map(str::to_owned), words.next()) {
-            (Some("show"), None, None) => Some(Order::Show),
-            (Some("namespace"), Some(host), None) => Some(Order::Namespace(host)),
+            (Some("show"), None, None) => Some(Self::Show),
+            (Some("namespace"), Some(host), None) => Some(Self::Namespace(host)),
             (Some(verb), Some(node), None) => {
                 let action = ACTIONS.iter().find(|(name, _)| *name == verb);
-                action.map(|(_, action)| Order::Act(*action, node))
+                action.map(|(_, action)| Self::Act(*action, node))
             }
             _ => None,
         };
@@ -84,8 +84,8 @@ impl FromStr for Order {
     }
 }
 
-/// Of the lab with this name.
-pub fn socket(lab: &str) -> anyhow::Result<PathBuf> {
+/// The path of the socket of the lab with this name.
+pub(crate) fn socket(lab: &str) -> anyhow::Result<PathBuf> {
     if lab.is_empty()
         || !lab
             .bytes()
@@ -97,14 +97,14 @@ pub fn socket(lab: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Whether a path is that of some lab's.
-pub fn is_socket(path: &Path) -> bool {
+pub(crate) fn is_socket(path: &Path) -> bool {
     path.file_name()
         .and_then(|name| name.to_str())
         .is_some_and(|name| name.starts_with("lab-") && name.ends_with(".sock"))
 }
 
 /// The folder of the sockets, for root alone.
-pub fn make_folder() -> anyhow::Result<()> {
+pub(crate) fn make_folder() -> anyhow::Result<()> {
     let made = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -113,7 +113,7 @@ pub fn make_folder() -> anyhow::Result<()> {
 }
 
 /// What the lab answers.
-pub fn ask(socket: &Path, order: &Order) -> anyhow::Result<String> {
+pub(crate) fn ask(socket: &Path, order: &Order) -> anyhow::Result<String> {
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => anyhow::anyhow!("only root may play with the lab: use sudo"),
         _ => anyhow::anyhow!(

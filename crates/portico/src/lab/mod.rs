@@ -1,6 +1,6 @@
 //! `portico lab`: play with the cluster of `portico up --demo`, from another terminal.
 
-pub mod control;
+pub(crate) mod control;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Which lab, where several run.
     #[arg(long, value_name = "NAME", default_value = control::DEFAULT, global = true)]
     lab: String,
@@ -47,7 +47,7 @@ enum LabCommand {
     Start { node: String },
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let socket = control::socket(&arguments.lab)?;
     let act = |action, node| control::ask(&socket, &Order::Act(action, node));
     let answer = match arguments.command {

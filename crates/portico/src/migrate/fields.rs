@@ -1,18 +1,18 @@
-//! A tree of values that is taken apart field by field, so that in the end it is known which fields
-//! nobody asked for. Pure.
+//! A tree of values that remembers which of its fields were read, so that the others can be
+//! reported as not understood. Pure.
 
 use serde_json::Value;
 
 #[derive(Clone, Debug, Default)]
-pub struct Fields(Value);
+pub(super) struct Fields(Value);
 
 impl Fields {
-    pub fn new(tree: Value) -> Fields {
-        Fields(tree)
+    pub(super) fn new(tree: Value) -> Self {
+        Self(tree)
     }
 
     /// Take what is at a path; null where there is nothing.
-    pub fn take(&mut self, path: &str) -> Value {
+    pub(super) fn take(&mut self, path: &str) -> Value {
         let (folders, last) = path.rsplit_once('.').unwrap_or(("", path));
         let mut folders = folders.split('.').filter(|folder| !folder.is_empty());
         let parent = folders.try_fold(&mut self.0, |value, key| value.get_mut(key));
@@ -23,15 +23,15 @@ impl Fields {
     }
 
     /// Take a text; numbers and switches as people write them.
-    pub fn text(&mut self, path: &str) -> Option<String> {
+    pub(super) fn text(&mut self, path: &str) -> Option<String> {
         scalar(&self.take(path)).filter(|text| !text.is_empty())
     }
 
-    pub fn number(&mut self, path: &str) -> Option<i64> {
+    pub(super) fn number(&mut self, path: &str) -> Option<i64> {
         self.text(path)?.parse().ok()
     }
 
-    pub fn switch(&mut self, path: &str) -> Option<bool> {
+    pub(super) fn switch(&mut self, path: &str) -> Option<bool> {
         match self.text(path)?.as_str() {
             "true" => Some(true),
             "false" => Some(false),
@@ -39,7 +39,7 @@ impl Fields {
         }
     }
 
-    pub fn list(&mut self, path: &str) -> Vec<Value> {
+    pub(super) fn list(&mut self, path: &str) -> Vec<Value> {
         match self.take(path) {
             Value::Array(items) => items,
             Value::Null => Vec::new(),
@@ -47,12 +47,12 @@ impl Fields {
         }
     }
 
-    pub fn texts(&mut self, path: &str) -> Vec<String> {
+    pub(super) fn texts(&mut self, path: &str) -> Vec<String> {
         self.list(path).iter().filter_map(scalar).collect()
     }
 
     /// Paths and values of what is left.
-    pub fn left(&self) -> Vec<String> {
+    pub(super) fn left(&self) -> Vec<String> {
         let mut out = Vec::new();
         leaves(&self.0, String::new(), &mut out);
         out

@@ -10,8 +10,8 @@ const USAGE: &str = "the configuration of `portico node --config`. In a cluster,
 /// Where kubeadm has it.
 const KEY: &str = "config.conf";
 
-/// From a `KubeProxyConfiguration`, or a ConfigMap that has one.
-pub fn translate(documents: &[Value]) -> Result<File, String> {
+/// Translates a `KubeProxyConfiguration`, or a ConfigMap that has one.
+pub(super) fn translate(documents: &[Value]) -> Result<File, String> {
     let mut file = File {
         name: "node.yaml".to_owned(),
         usage: USAGE.to_owned(),
@@ -73,7 +73,7 @@ fn configuration(mut tree: Value) -> Result<Document, String> {
                 .to_owned(),
         ));
     }
-    // Every JSON is YAML, and what is understood is told by who will read it.
+    // JSON is valid YAML. The reader that the node daemon uses decides which fields are understood.
     let loaded = config::interpret(
         &Arguments::default(),
         Some(("the configuration".into(), tree.to_string())),

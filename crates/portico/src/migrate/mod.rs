@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// MetalLB's resources
     /// (`kubectl -n metallb-system get ipaddresspools,l2advertisements,… -o yaml`), or its old
     /// ConfigMap.
@@ -54,7 +54,7 @@ enum Output {
     Json,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let files = translate(&arguments)?;
     match (&arguments.to, arguments.output) {
         (Some(folder), _) => write(folder, &files)?,

@@ -10,42 +10,42 @@ use serde_json::{Value, json};
 /// A remark on something that was written down before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "level", content = "text")]
-pub enum Remark {
+pub(super) enum Remark {
     /// It is taken care of in another way, or by itself.
     Note(String),
-    /// It has no equivalent: somebody has to decide what becomes of it.
+    /// It has no equivalent: the reader of the report has to decide what replaces it.
     Warning(String),
 }
 
 impl Remark {
     fn comment(&self) -> String {
         let (level, text) = match self {
-            Remark::Note(text) => ("note", text),
-            Remark::Warning(text) => ("WARNING", text),
+            Self::Note(text) => ("note", text),
+            Self::Warning(text) => ("WARNING", text),
         };
         format!("# {level}: {}\n", text.replace('\n', " "))
     }
 
-    pub fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         match self {
-            Remark::Note(text) | Remark::Warning(text) => text,
+            Self::Note(text) | Self::Warning(text) => text,
         }
     }
 
-    pub fn is_warning(&self) -> bool {
-        matches!(self, Remark::Warning(_))
+    pub(super) fn is_warning(&self) -> bool {
+        matches!(self, Self::Warning(_))
     }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Document {
+pub(super) struct Document {
     pub remarks: Vec<Remark>,
     pub content: Value,
 }
 
 /// One file of the result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct File {
+pub(super) struct File {
     pub name: String,
     /// What to do with it.
     #[serde(rename = "use")]
@@ -56,15 +56,15 @@ pub struct File {
 }
 
 impl File {
-    pub fn note(&mut self, text: impl Into<String>) {
+    pub(super) fn note(&mut self, text: impl Into<String>) {
         self.remarks.push(Remark::Note(text.into()));
     }
 
-    pub fn warn(&mut self, text: impl Into<String>) {
+    pub(super) fn warn(&mut self, text: impl Into<String>) {
         self.remarks.push(Remark::Warning(text.into()));
     }
 
-    pub fn warnings(&self) -> usize {
+    pub(super) fn warnings(&self) -> usize {
         let of_documents = self.documents.iter().flat_map(|document| &document.remarks);
         self.remarks
             .iter()
@@ -74,7 +74,7 @@ impl File {
     }
 
     /// As YAML with comments.
-    pub fn print(&self) -> String {
+    pub(super) fn print(&self) -> String {
         let mut text = format!("# {}: {}\n", self.name, self.usage);
         text.extend(self.remarks.iter().map(Remark::comment));
         for (number, document) in self.documents.iter().enumerate() {
@@ -91,8 +91,9 @@ impl File {
         text
     }
 
-    /// Hold objects against the API's own rules, so that nobody finds out when applying them.
-    pub fn check_objects(&mut self) {
+    /// Checks objects by the API's own rules, so that invalid ones are found before they are
+    /// applied.
+    pub(super) fn check_objects(&mut self) {
         for document in &mut self.documents {
             let problems = problems(&document.content);
             document.remarks.extend(problems.iter().map(|problem| {
@@ -123,7 +124,7 @@ fn problems(object: &Value) -> Vec<String> {
 }
 
 /// A name that the API takes, from one that people gave.
-pub fn object_name(text: &str) -> String {
+pub(super) fn object_name(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let kept: String = lower
         .chars()
@@ -139,7 +140,7 @@ pub fn object_name(text: &str) -> String {
 }
 
 /// A password that was written in plain text, as a Secret where nodes look for it.
-pub fn password_secret(name: &str, password: &str) -> Document {
+pub(super) fn password_secret(name: &str, password: &str) -> Document {
     let content = json!({
         "apiVersion": "v1",
         "kind": "Secret",

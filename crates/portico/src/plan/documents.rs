@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// An object that somebody wants, or wants gone.
+/// An object of the change: to be applied, or to be deleted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document {
+pub(super) struct Document {
     pub api_version: String,
     pub kind: String,
     pub namespace: Option<String>,
@@ -14,19 +14,19 @@ pub struct Document {
 
 impl Document {
     /// `Service shop/web`
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         title(&self.kind, self.namespace.as_deref(), &self.name)
     }
 }
 
-pub fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
+pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
         None => format!("{kind} {name}"),
     }
 }
 
-pub fn parse(text: &str) -> Result<Vec<Document>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<Document>, String> {
     // Every JSON is YAML.
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;

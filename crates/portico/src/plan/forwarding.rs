@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// A line about a port of a Service, and the nodes on which it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Effect {
+pub(super) struct Effect {
     /// `shop/web:http`
     pub port: String,
     /// `+`, `-` or `~`
@@ -27,7 +27,7 @@ pub struct Effect {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Forwarding {
+pub(super) struct Forwarding {
     pub rules: Vec<Effect>,
     pub flows: Vec<Effect>,
     /// `+ 192.0.2.10 of shop/web`
@@ -68,8 +68,12 @@ impl Lines {
     }
 }
 
-/// On every node of either world.
-pub fn diff(before: &World, changes: &Changes, settings: impl Fn(&str) -> Settings) -> Forwarding {
+/// Compares the tables of every node of either world.
+pub(super) fn diff(
+    before: &World,
+    changes: &Changes,
+    settings: impl Fn(&str) -> Settings,
+) -> Forwarding {
     let after = before.with(changes);
     let (mut rules, mut flows, mut announcements) =
         (Lines::default(), Lines::default(), Lines::default());

@@ -31,7 +31,7 @@ const CHANGES: u8 = 2;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The change: objects as they shall be, in YAML or JSON; - is the standard input.
     #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -54,7 +54,7 @@ pub struct Arguments {
 
 /// Everything that would happen.
 #[derive(Debug, Serialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     objects: Vec<ObjectChange>,
     #[serde(flatten)]
     forwarding: Forwarding,
@@ -72,7 +72,7 @@ impl Plan {
 }
 
 /// 2 where something would change, 0 where nothing would.
-pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     let documents = arguments.documents()?;
     crate::runtime()?.block_on(async {
         let reader = arguments.access.reader().await?;

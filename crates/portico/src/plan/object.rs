@@ -15,7 +15,7 @@ const OWN: [&str; 6] = [
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ObjectChange {
+pub(super) struct ObjectChange {
     /// `Service shop/web`
     pub object: String,
     pub what: What,
@@ -29,7 +29,7 @@ pub struct ObjectChange {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub(super) enum What {
     Created,
     Changed,
     Deleted,
@@ -37,7 +37,7 @@ pub enum What {
 }
 
 impl ObjectChange {
-    pub fn of(object: String, before: Option<&Value>, after: Option<&Value>) -> ObjectChange {
+    pub(super) fn of(object: String, before: Option<&Value>, after: Option<&Value>) -> Self {
         let fields = match (before, after) {
             (Some(before), Some(after)) => fields(before, after),
             _ => Vec::new(),
@@ -48,7 +48,7 @@ impl ObjectChange {
             (Some(_), Some(_)) if !fields.is_empty() => What::Changed,
             _ => What::Same,
         };
-        ObjectChange {
+        Self {
             object,
             what,
             fields,

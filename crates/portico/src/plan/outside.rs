@@ -1,4 +1,5 @@
-//! What a change takes and gives back, and what is asked of those who make load balancers. Pure.
+//! Addresses and ports that a change takes and gives back, and the calls of load-balancer providers
+//! that follow. Pure.
 
 use super::world::{Changes, Kind, World};
 use serde::Serialize;
@@ -6,14 +7,14 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Need {
+pub(super) struct Need {
     /// `shop/web`
     pub service: String,
     pub what: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outside {
+pub(super) struct Outside {
     pub taken: Vec<Need>,
     pub released: Vec<Need>,
     /// Calls of providers.
@@ -32,7 +33,7 @@ const OF_BALANCER: [&str; 8] = [
     "/metadata/annotations",
 ];
 
-pub fn diff(before: &World, changes: &Changes) -> Outside {
+pub(super) fn diff(before: &World, changes: &Changes) -> Outside {
     let mut outside = Outside::default();
     for (kind, name, after) in changes {
         match kind {
@@ -131,7 +132,7 @@ fn is_balancer(service: &Value) -> bool {
     service["spec"]["type"] == "LoadBalancer"
 }
 
-/// Who makes the load balancer, as far as a Service tells.
+/// The provider that makes the load balancer, by the Service's class.
 fn provider(service: &Value) -> String {
     match service["spec"]["loadBalancerClass"].as_str() {
         None => "the provider of Services without a class".to_owned(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const MOST_ENDPOINTS: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(super) enum Kind {
     Node,
     Pod,
     Service,
@@ -25,73 +25,73 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 6] = [
-        Kind::Node,
-        Kind::Pod,
-        Kind::Service,
-        Kind::Slice,
-        Kind::ServiceCidr,
-        Kind::PortPartition,
+    pub(super) const ALL: [Self; 6] = [
+        Self::Node,
+        Self::Pod,
+        Self::Service,
+        Self::Slice,
+        Self::ServiceCidr,
+        Self::PortPartition,
     ];
 
-    pub fn path(self) -> &'static str {
+    pub(super) fn path(self) -> &'static str {
         match self {
-            Kind::Node => "/api/v1/nodes",
-            Kind::Pod => "/api/v1/pods",
-            Kind::Service => "/api/v1/services",
-            Kind::Slice => "/apis/discovery.k8s.io/v1/endpointslices",
-            Kind::ServiceCidr => "/apis/networking.k8s.io/v1/servicecidrs",
-            Kind::PortPartition => "/apis/portico.dev/v1/portpartitions",
+            Self::Node => "/api/v1/nodes",
+            Self::Pod => "/api/v1/pods",
+            Self::Service => "/api/v1/services",
+            Self::Slice => "/apis/discovery.k8s.io/v1/endpointslices",
+            Self::ServiceCidr => "/apis/networking.k8s.io/v1/servicecidrs",
+            Self::PortPartition => "/apis/portico.dev/v1/portpartitions",
         }
     }
 
     /// `None` for a kind that no packet depends on.
-    pub fn of(api_version: &str, kind: &str) -> Option<Kind> {
+    pub(super) fn of(api_version: &str, kind: &str) -> Option<Self> {
         match (api_version, kind) {
-            ("v1", "Node") => Some(Kind::Node),
-            ("v1", "Pod") => Some(Kind::Pod),
-            ("v1", "Service") => Some(Kind::Service),
-            ("discovery.k8s.io/v1", "EndpointSlice") => Some(Kind::Slice),
-            ("networking.k8s.io/v1", "ServiceCIDR") => Some(Kind::ServiceCidr),
-            ("portico.dev/v1", "PortPartition") => Some(Kind::PortPartition),
+            ("v1", "Node") => Some(Self::Node),
+            ("v1", "Pod") => Some(Self::Pod),
+            ("v1", "Service") => Some(Self::Service),
+            ("discovery.k8s.io/v1", "EndpointSlice") => Some(Self::Slice),
+            ("networking.k8s.io/v1", "ServiceCIDR") => Some(Self::ServiceCidr),
+            ("portico.dev/v1", "PortPartition") => Some(Self::PortPartition),
             _ => None,
         }
     }
 }
 
-pub fn key_of(object: &Value) -> ObjectKey {
+pub(super) fn key_of(object: &Value) -> ObjectKey {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     ObjectKey::new(text("namespace"), text("name"))
 }
 
 /// What becomes of an object: `None` is that it goes.
-pub type Changes = Vec<(Kind, ObjectKey, Option<Value>)>;
+pub(super) type Changes = Vec<(Kind, ObjectKey, Option<Value>)>;
 
 #[derive(Clone, Debug, Default)]
-pub struct World {
+pub(super) struct World {
     objects: BTreeMap<Kind, BTreeMap<ObjectKey, Value>>,
 }
 
 impl World {
-    pub fn insert(&mut self, kind: Kind, object: Value) {
+    pub(super) fn insert(&mut self, kind: Kind, object: Value) {
         self.objects
             .entry(kind)
             .or_default()
             .insert(key_of(&object), object);
     }
 
-    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
+    pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
         self.objects
             .get(&kind)
             .into_iter()
             .flat_map(BTreeMap::values)
     }
 
-    pub fn get(&self, kind: Kind, name: &ObjectKey) -> Option<&Value> {
+    pub(super) fn get(&self, kind: Kind, name: &ObjectKey) -> Option<&Value> {
         self.objects.get(&kind)?.get(name)
     }
 
-    pub fn with(&self, changes: &Changes) -> World {
+    pub(super) fn with(&self, changes: &Changes) -> Self {
         let mut after = self.clone();
         for (kind, name, object) in changes {
             let of_kind = after.objects.entry(*kind).or_default();
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// The changes, and those of EndpointSlices that a controller will make of them.
-    pub fn consequences(&self, changes: Changes) -> Changes {
+    pub(super) fn consequences(&self, changes: Changes) -> Changes {
         let mut index = endpoints::Index::default();
         for kind in Kind::ALL {
             self.of(kind)

@@ -7,7 +7,7 @@ const PROGRAMMING: &str = "portico_service_programming_duration_seconds_bucket";
 const CONNECTIONS: &str = "portico_endpoint_connections";
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub(super) struct Measured {
     /// Changes that took at most so many seconds, by that time.
     buckets: Vec<(f64, u64)>,
     /// By endpoint; nothing where the node does not count them.
@@ -16,8 +16,8 @@ pub struct Measured {
 
 impl Measured {
     /// From the text that Prometheus reads.
-    pub fn parse(text: &str) -> Measured {
-        let mut measured = Measured::default();
+    pub(super) fn parse(text: &str) -> Self {
+        let mut measured = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let Some((name, value)) = line.rsplit_once(' ') else {
                 continue;
@@ -43,7 +43,7 @@ impl Measured {
     }
 
     /// The time within which this share of changes was installed: the end of its bucket.
-    pub fn programmed_within(&self, share: f64) -> Option<f64> {
+    pub(super) fn programmed_within(&self, share: f64) -> Option<f64> {
         let all = self.buckets.last()?.1;
         let (bound, _) = self
             .buckets
@@ -65,7 +65,7 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// A time in the unit that suits it.
-pub fn seconds(time: f64) -> String {
+pub(super) fn seconds(time: f64) -> String {
     match time {
         _ if time.is_infinite() => ">26s".to_owned(),
         1.0.. => format!("{time:.1}s"),

@@ -32,7 +32,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// For the lists of a start.
+/// The time limit for the lists of a start.
 const PATIENCE: Duration = Duration::from_secs(20);
 const A_MOMENT: Duration = Duration::from_millis(200);
 /// For a node's metrics, and between two looks at them.
@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub struct Arguments {
     output: Output,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let screen = Screen {
         filter: arguments.filter.clone(),
         ..Screen::default()
@@ -86,7 +86,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     })
 }
 
-/// Everything that is there, once.
+/// Waits until every kind has been listed once.
 async fn first(news: &mut AllNews) -> anyhow::Result<State> {
     let (mut state, deadline) = (State::default(), Instant::now() + PATIENCE);
     while !state.is_complete() {
@@ -149,7 +149,7 @@ async fn measured(mut state: State, port: u16) -> State {
     state
 }
 
-/// Draws whenever something happened, until somebody leaves.
+/// Draws after every change and key press, until the user quits.
 async fn live(
     terminal: &mut DefaultTerminal,
     mut state: State,

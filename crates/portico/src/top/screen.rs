@@ -4,7 +4,7 @@ use super::state::{NodeRow, ServiceRow, State};
 use ratatui::crossterm::event::KeyCode;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum Order {
     #[default]
     Name,
     /// The sick first.
@@ -13,25 +13,25 @@ pub enum Order {
 }
 
 impl Order {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Order::Name => "name",
-            Order::Health => "health",
-            Order::Connections => "connections",
+            Self::Name => "name",
+            Self::Health => "health",
+            Self::Connections => "connections",
         }
     }
 
-    fn next(self) -> Order {
+    fn next(self) -> Self {
         match self {
-            Order::Name => Order::Health,
-            Order::Health => Order::Connections,
-            Order::Connections => Order::Name,
+            Self::Name => Self::Health,
+            Self::Health => Self::Connections,
+            Self::Connections => Self::Name,
         }
     }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Screen {
+pub(super) struct Screen {
     /// Which of the rows that are shown.
     pub chosen: usize,
     pub filter: String,
@@ -41,14 +41,14 @@ pub struct Screen {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     Stay,
     Leave,
 }
 
 impl Screen {
     /// `rows` are there to choose from.
-    pub fn key(&mut self, key: KeyCode, rows: usize) -> Action {
+    pub(super) fn key(&mut self, key: KeyCode, rows: usize) -> Action {
         let last = rows.saturating_sub(1);
         match (key, self.typing) {
             (KeyCode::Esc, true) => (self.typing, self.filter) = (false, String::new()),
@@ -72,7 +72,7 @@ impl Screen {
     }
 
     /// Those that are sought, in order.
-    pub fn services(&self, state: &State) -> Vec<ServiceRow> {
+    pub(super) fn services(&self, state: &State) -> Vec<ServiceRow> {
         let sought = |row: &ServiceRow| {
             let texts = [&row.name, &row.type_, &row.problem]
                 .into_iter()
@@ -91,7 +91,7 @@ impl Screen {
         rows
     }
 
-    pub fn nodes(&self, state: &State) -> Vec<NodeRow> {
+    pub(super) fn nodes(&self, state: &State) -> Vec<NodeRow> {
         let mut rows = state.nodes();
         match self.order {
             Order::Name => {}

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub(super) struct State {
     watched: WatchedFleet,
     /// The time by which the fleet is judged.
     clock: Timestamp,
@@ -20,7 +20,7 @@ pub struct State {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ServiceRow {
+pub(super) struct ServiceRow {
     /// `namespace/name`
     pub name: String,
     #[serde(rename = "type")]
@@ -39,7 +39,7 @@ pub struct ServiceRow {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeRow {
+pub(super) struct NodeRow {
     pub name: String,
     pub address: String,
     /// Its report is alive.
@@ -56,7 +56,7 @@ pub struct NodeRow {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EndpointRow {
+pub(super) struct EndpointRow {
     pub endpoint: String,
     pub node: String,
     pub state: EndpointState,
@@ -65,36 +65,36 @@ pub struct EndpointRow {
 
 impl State {
     /// Came at the time that the clock was last set to.
-    pub fn apply(&mut self, news: News) {
+    pub(super) fn apply(&mut self, news: News) {
         self.watched.apply(news, self.clock);
     }
 
     /// What comes, and what is shown, from now on is judged by this time.
-    pub fn set_clock(&mut self, clock: Timestamp) {
+    pub(super) fn set_clock(&mut self, clock: Timestamp) {
         self.clock = clock;
     }
 
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.watched.is_complete()
     }
 
     /// How long it takes until it is known of all nodes whether they live.
-    pub fn doubt(&self) -> Option<Duration> {
+    pub(super) fn doubt(&self) -> Option<Duration> {
         self.watched.fleet.doubt(self.clock)
     }
 
     /// Why what is shown may be old.
-    pub fn trouble(&self) -> Option<&str> {
+    pub(super) fn trouble(&self) -> Option<&str> {
         self.watched.trouble.as_deref()
     }
 
     /// What was read from a node's metrics, or why it could not be read.
-    pub fn measure(&mut self, node: &str, measured: Result<Measured, String>) {
+    pub(super) fn measure(&mut self, node: &str, measured: Result<Measured, String>) {
         self.measured.insert(node.to_owned(), measured);
     }
 
     /// Where the metrics of nodes may be.
-    pub fn metrics_addresses(&self, port: u16) -> Vec<(String, SocketAddr)> {
+    pub(super) fn metrics_addresses(&self, port: u16) -> Vec<(String, SocketAddr)> {
         let nodes = self.node_views().into_iter();
         nodes
             .filter_map(|node| {
@@ -104,7 +104,7 @@ impl State {
             .collect()
     }
 
-    pub fn services(&self) -> Vec<ServiceRow> {
+    pub(super) fn services(&self) -> Vec<ServiceRow> {
         let counted = self.connections();
         let views = self.watched.fleet.services(self.clock);
         let row = |view: ServiceView| {
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// Those of the Service with this name (`namespace/name`).
-    pub fn endpoints(&self, service: &str) -> Vec<EndpointRow> {
+    pub(super) fn endpoints(&self, service: &str) -> Vec<EndpointRow> {
         let counted = self.connections();
         let (namespace, name) = service.split_once('/').unwrap_or_default();
         let views = self.watched.fleet.endpoints_of(namespace, name);
@@ -152,7 +152,7 @@ impl State {
         rows
     }
 
-    pub fn nodes(&self) -> Vec<NodeRow> {
+    pub(super) fn nodes(&self) -> Vec<NodeRow> {
         let views = self.node_views().into_iter();
         views.map(|view| self.node(view)).collect()
     }

@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Cell, Row, Table, TableState};
 
 const KEYS: &str = "q quit   ↑↓ choose   / filter   s sort";
 
-pub fn draw(frame: &mut Frame, state: &State, screen: &Screen) {
+pub(super) fn draw(frame: &mut Frame, state: &State, screen: &Screen) {
     let nodes = screen.nodes(state);
     let height = u16::try_from(nodes.len())
         .unwrap_or(u16::MAX)
@@ -78,12 +78,12 @@ fn coloured(cells: Vec<String>, wrong: bool) -> Row<'static> {
     }
 }
 
-pub fn count(connections: Option<u64>) -> String {
+pub(super) fn count(connections: Option<u64>) -> String {
     connections.map_or("-".to_owned(), |count| count.to_string())
 }
 
 /// `APAR`: a letter for each condition, small where it is not met.
-pub fn conditions(row: &ServiceRow) -> String {
+pub(super) fn conditions(row: &ServiceRow) -> String {
     let letter = |(name, met): (&String, &bool)| {
         let first = name.chars().next().unwrap_or_default();
         if *met {

@@ -7,13 +7,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-pub async fn client(kubeconfig: Kubeconfig) -> anyhow::Result<Client> {
+pub(super) async fn client(kubeconfig: Kubeconfig) -> anyhow::Result<Client> {
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
-pub async fn is_ready(client: &Client) -> bool {
+pub(super) async fn is_ready(client: &Client) -> bool {
     let Ok(request) = http::Request::get("/readyz").body(Vec::new()) else {
         return false;
     };
@@ -23,9 +23,9 @@ pub async fn is_ready(client: &Client) -> bool {
         .is_ok_and(|text| text == "ok")
 }
 
-/// Credentials that the server made, in a file of their own, for somebody who reaches it at another
+/// Credentials that the server made, in a file of their own, for clients that reach it at another
 /// address.
-pub fn write_kubeconfig(made: &Path, server: &str, to: &Path) -> anyhow::Result<Kubeconfig> {
+pub(super) fn write_kubeconfig(made: &Path, server: &str, to: &Path) -> anyhow::Result<Kubeconfig> {
     let mut kubeconfig = Kubeconfig::read_from(made)?;
     for cluster in kubeconfig
         .clusters

@@ -21,27 +21,27 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 const STEPS: usize = 6;
-/// For each step.
+/// The time limit for each step.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 const API_INSIDE: &str = "192.0.2.2:6443";
-pub const DNS_SERVER: &str = "192.0.2.2";
-pub const DNS_ZONE: &str = "demo.example";
+pub(crate) const DNS_SERVER: &str = "192.0.2.2";
+pub(crate) const DNS_ZONE: &str = "demo.example";
 /// Where the DNS server tells of itself, inside its host.
 const DNS_STATE: &str = "127.0.0.1:10253";
 /// Where a node says whether it is fit.
 const NODE_HEALTH: u16 = 10256;
 
 /// What runs.
-pub struct Demo {
+pub(crate) struct Demo {
     pub lab: Lab,
     pub programs: Programs,
     dir: PathBuf,
-    /// Load balancers' addresses, and the node that answered for each when somebody last looked.
+    /// Load balancers' addresses, and the node that answered for each at the last look.
     pub owners: Vec<(IpAddr, Option<&'static str>)>,
 }
 
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     tokio::select! {
         result = play(arguments) => result,
@@ -127,26 +127,26 @@ impl Progress {
     }
 }
 
-/// Where everything is kept; removed at the end unless somebody chose it.
+/// Where everything is kept; removed at the end unless it was given by a flag.
 struct Folder {
     path: PathBuf,
     _removed_at_the_end: Option<tempfile::TempDir>,
 }
 
 impl Folder {
-    fn new(chosen: Option<PathBuf>) -> anyhow::Result<Folder> {
+    fn new(chosen: Option<PathBuf>) -> anyhow::Result<Self> {
         match chosen {
             Some(path) => {
                 fs::create_dir_all(&path)
                     .with_context(|| format!("cannot make {}", path.display()))?;
-                Ok(Folder {
+                Ok(Self {
                     path: path.canonicalize()?,
                     _removed_at_the_end: None,
                 })
             }
             None => {
                 let made = tempfile::Builder::new().prefix("portico-demo-").tempdir()?;
-                Ok(Folder {
+                Ok(Self {
                     path: made.path().to_owned(),
                     _removed_at_the_end: Some(made),
                 })
@@ -156,10 +156,10 @@ impl Folder {
 }
 
 impl Demo {
-    /// Of a lab in which nothing runs yet, with its files in this folder.
-    pub fn new(lab: Lab, dir: PathBuf) -> anyhow::Result<Demo> {
+    /// The demo in a lab in which nothing runs yet, with its files in this folder.
+    pub(crate) fn new(lab: Lab, dir: PathBuf) -> anyhow::Result<Self> {
         let programs = Programs::new(Some(dir.join("logs")))?;
-        Ok(Demo {
+        Ok(Self {
             lab,
             programs,
             dir,
@@ -168,7 +168,7 @@ impl Demo {
     }
 
     /// Starts the daemon of a node.
-    pub fn start_node(&mut self, name: &str) -> anyhow::Result<()> {
+    pub(crate) fn start_node(&mut self, name: &str) -> anyhow::Result<()> {
         let host = self
             .lab
             .host(name)
@@ -268,7 +268,7 @@ impl Demo {
 
     /// Starts the API server; its client from outside of the lab, whose kubeconfig is in the
     /// folder.
-    pub async fn start_api(&mut self, relay: Relay) -> anyhow::Result<Client> {
+    pub(crate) async fn start_api(&mut self, relay: Relay) -> anyhow::Result<Client> {
         let host = self
             .lab
             .host(CONTROL_PLANE)

@@ -4,13 +4,13 @@ use super::programs::Programs;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// For a program to end in order.
+/// The time limit for a program to end in order.
 const FAREWELL: Duration = Duration::from_secs(15);
 /// How long a program that ended waits, at first and at most; one that ran for longer than that
 /// starts from the first again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-pub struct Keeper {
+pub(crate) struct Keeper {
     pub programs: Programs,
     /// What each is started with.
     arguments: BTreeMap<&'static str, Vec<String>>,
@@ -21,9 +21,9 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(arguments: BTreeMap<&'static str, Vec<String>>) -> anyhow::Result<Keeper> {
+    pub(crate) fn new(arguments: BTreeMap<&'static str, Vec<String>>) -> anyhow::Result<Self> {
         let (waiting, started) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Keeper {
+        Ok(Self {
             programs: Programs::new(None)?,
             arguments,
             waiting,
@@ -31,13 +31,13 @@ impl Keeper {
         })
     }
 
-    pub fn start(&mut self, name: &'static str) -> anyhow::Result<()> {
+    pub(crate) fn start(&mut self, name: &'static str) -> anyhow::Result<()> {
         self.started.insert(name, Instant::now());
         self.programs.start(name, None, &self.arguments[name])
     }
 
     /// To be called now and then.
-    pub fn restart_what_ended(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn restart_what_ended(&mut self) -> anyhow::Result<()> {
         let now = Instant::now();
         let names: Vec<&'static str> = self.arguments.keys().copied().collect();
         for (name, status) in self.programs.ended() {
@@ -65,7 +65,7 @@ impl Keeper {
     }
 
     /// In this order.
-    pub fn stop(&mut self, order: &[&str]) {
+    pub(crate) fn stop(&mut self, order: &[&str]) {
         tracing::info!("stopping; the rules stay");
         order
             .iter()

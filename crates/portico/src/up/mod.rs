@@ -2,13 +2,13 @@
 //! its own, to be looked at.
 
 mod api;
-pub mod demo;
-pub mod keeper;
-pub mod notify;
-pub mod objects;
+pub(crate) mod demo;
+pub(crate) mod keeper;
+pub(crate) mod notify;
+pub(crate) mod objects;
 mod orders;
 mod programs;
-pub mod relay;
+pub(crate) mod relay;
 mod screen;
 mod server;
 
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Three nodes, a router and a client as network namespaces, with servers behind Services,
     /// until Ctrl-C. Nothing stays.
     #[arg(long)]
@@ -41,7 +41,7 @@ pub struct Arguments {
     server: server::Arguments,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     if !is_root() {
         bail!(
             "portico up changes rules and makes network namespaces, which only root may: run it again with sudo \
@@ -64,7 +64,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// Whether the program may do what it needs to: as the owner of its own entry in `/proc`.
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -3,8 +3,8 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Nobody may have asked to be told, which is no trouble.
-pub fn ready() {
+/// Tells systemd that the program is ready, where it was started by it (`NOTIFY_SOCKET`).
+pub(crate) fn ready() {
     if let Some(to) = std::env::var_os("NOTIFY_SOCKET").and_then(|path| address(path.to_str()?)) {
         let told = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(b"READY=1", &to));
         if let Err(error) = told {

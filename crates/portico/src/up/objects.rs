@@ -6,16 +6,16 @@ use kube::Client;
 use portico_netns::lab::{PLACES, POD_PORT, POOL, Place};
 use serde_json::{Value, json};
 
-/// Who set a field, as the API tells.
+/// The field manager of the objects that `up` applies.
 const MANAGER: &str = "portico-up";
 
-pub const BALANCED: &str = "web";
-pub const PUBLIC: &str = "web-public";
-pub const INTERNAL: &str = "web-internal";
-pub const NODE_PORT: u16 = 30080;
+pub(crate) const BALANCED: &str = "web";
+pub(crate) const PUBLIC: &str = "web-public";
+pub(crate) const INTERNAL: &str = "web-internal";
+pub(crate) const NODE_PORT: u16 = 30080;
 
 /// Makes all objects what they should be. May be repeated.
-pub async fn apply_all(client: &Client) -> anyhow::Result<()> {
+pub(crate) async fn apply_all(client: &Client) -> anyhow::Result<()> {
     for place in PLACES {
         let node = format!("/api/v1/nodes/{}", place.node);
         apply(client, &node, &self::node(place)).await?;
@@ -38,16 +38,16 @@ pub async fn apply_all(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn service_path(name: &str) -> String {
+pub(crate) fn service_path(name: &str) -> String {
     format!("/api/v1/namespaces/default/services/{name}")
 }
 
-pub async fn get(client: &Client, path: &str) -> kube::Result<Value> {
+pub(crate) async fn get(client: &Client, path: &str) -> kube::Result<Value> {
     client.request(request("GET", path, Vec::new())?).await
 }
 
 /// Makes an object what it should be, by server-side apply.
-pub async fn apply(client: &Client, path: &str, object: &Value) -> anyhow::Result<()> {
+pub(crate) async fn apply(client: &Client, path: &str, object: &Value) -> anyhow::Result<()> {
     let target = format!("{path}?fieldManager={MANAGER}&force=true");
     let request = request("PATCH", &target, serde_json::to_vec(object)?)?;
     client

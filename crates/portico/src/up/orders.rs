@@ -1,5 +1,5 @@
-//! The demo after its start: takes orders, and tells who answers for which address now and what
-//! ended.
+//! The demo after its start: takes orders, and tells which node answers for which address now and
+//! which programs ended.
 
 use super::demo::Demo;
 use crate::lab::control::{self, Action, Order};
@@ -14,12 +14,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-/// How often the demo looks who answers.
+/// How often the demo reads which node answers for an address.
 const LOOK: Duration = Duration::from_millis(50);
-/// For an order to arrive whole.
+/// The time limit for an order to arrive whole.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub struct Listening {
+pub(super) struct Listening {
     listener: UnixListener,
     path: PathBuf,
 }
@@ -32,7 +32,7 @@ impl Drop for Listening {
 }
 
 /// Where orders arrive. Only one lab may have the name.
-pub fn listen(path: &Path) -> anyhow::Result<Listening> {
+pub(super) fn listen(path: &Path) -> anyhow::Result<Listening> {
     control::make_folder()?;
     if control::ask(path, &Order::Show).is_ok() {
         anyhow::bail!(
@@ -49,13 +49,13 @@ pub fn listen(path: &Path) -> anyhow::Result<Listening> {
     })
 }
 
-/// Until dropped.
-pub async fn follow(mut demo: Demo, listening: Listening) -> anyhow::Result<()> {
+/// Serves orders until it is dropped.
+pub(super) async fn follow(mut demo: Demo, listening: Listening) -> anyhow::Result<()> {
     let mut look = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             accepted = listening.listener.accept() => if let Ok((stream, _)) = accepted {
-                // Whoever is slow is not waited for.
+                // A client that is slow with its order is dropped, so that the demo goes on.
                 let _ = timeout(PATIENCE, serve(&mut demo, stream)).await;
             },
             _ = look.tick() => crate::print(&demo.news()),

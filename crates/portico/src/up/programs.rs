@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Lines of a log that are shown when its program cannot go on.
 const SHOWN: usize = 12;
 
-pub struct Programs {
+pub(crate) struct Programs {
     executable: PathBuf,
     /// Each has a file in this folder; without one, all share the standard error of this process.
     logs: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    pub fn new(logs: Option<PathBuf>) -> anyhow::Result<Programs> {
+    pub(crate) fn new(logs: Option<PathBuf>) -> anyhow::Result<Self> {
         if let Some(logs) = &logs {
             fs::DirBuilder::new()
                 .recursive(true)
@@ -30,7 +30,7 @@ impl Programs {
                 .with_context(|| format!("cannot make {}", logs.display()))?;
         }
         let executable = std::env::current_exe().context("cannot find this very program")?;
-        Ok(Programs {
+        Ok(Self {
             executable,
             logs,
             running: BTreeMap::new(),
@@ -38,7 +38,7 @@ impl Programs {
     }
 
     /// Starts `portico` with these arguments, on a host or, without one, where this process is.
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         name: &str,
         host: Option<&Host>,
@@ -61,12 +61,12 @@ impl Programs {
         Ok(())
     }
 
-    pub fn is_running(&self, name: &str) -> bool {
+    pub(crate) fn is_running(&self, name: &str) -> bool {
         self.running.contains_key(name)
     }
 
     /// Sends it a signal.
-    pub fn signal(&mut self, name: &str, signal: i32) -> anyhow::Result<()> {
+    pub(crate) fn signal(&mut self, name: &str, signal: i32) -> anyhow::Result<()> {
         self.running
             .get_mut(name)
             .with_context(|| format!("{name} does not run"))?
@@ -75,7 +75,7 @@ impl Programs {
     }
 
     /// Ends it without notice.
-    pub fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+    pub(crate) fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         // It is killed as it is dropped.
         self.running
             .remove(name)
@@ -83,8 +83,8 @@ impl Programs {
             .with_context(|| format!("{name} does not run"))
     }
 
-    /// Those that ended since somebody last asked.
-    pub fn ended(&mut self) -> Vec<(String, ExitStatus)> {
+    /// The programs that ended since the last call.
+    pub(crate) fn ended(&mut self) -> Vec<(String, ExitStatus)> {
         let gone = self
             .running
             .iter_mut()
@@ -96,7 +96,7 @@ impl Programs {
     }
 
     /// An error if one ended, with what it said last.
-    pub fn check(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         match self.ended().first() {
             None => Ok(()),
             Some((name, status)) => bail!("{name} ended ({status}){}", self.last_words(name)),
@@ -104,7 +104,7 @@ impl Programs {
     }
 
     /// Asks one to end, and kills it if it does not in time.
-    pub fn stop(&mut self, name: &str, patience: Duration) {
+    pub(crate) fn stop(&mut self, name: &str, patience: Duration) {
         if let Some(mut process) = self.running.remove(name) {
             process.terminate(patience);
         }

@@ -10,20 +10,20 @@ use tokio::task::JoinSet;
 /// More wait in the queue of the socket.
 const MOST_CONNECTIONS: usize = 256;
 
-pub struct Relay {
+pub(crate) struct Relay {
     listener: TcpListener,
     pub address: SocketAddr,
 }
 
 impl Relay {
-    pub async fn bind(port: u16) -> io::Result<Relay> {
+    pub(crate) async fn bind(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
-        Ok(Relay { listener, address })
+        Ok(Self { listener, address })
     }
 
     /// Until dropped, with all connections.
-    pub async fn run(self, host: Host, to: SocketAddr) {
+    pub(crate) async fn run(self, host: Host, to: SocketAddr) {
         let mut connections = JoinSet::new();
         loop {
             while connections.len() >= MOST_CONNECTIONS {
@@ -40,7 +40,7 @@ impl Relay {
 }
 
 /// A connection from inside a host.
-pub async fn connect(host: &Host, to: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) async fn connect(host: &Host, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = host.enter(|| {
         if to.is_ipv4() {
             TcpSocket::new_v4()

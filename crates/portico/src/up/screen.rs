@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// All that is worth knowing, once everything works.
-pub struct Facts<'a> {
+pub(super) struct Facts<'a> {
     pub api: SocketAddr,
     pub dashboard: &'a str,
     pub kubeconfig: &'a Path,
@@ -23,12 +23,12 @@ pub struct Facts<'a> {
     pub lab: &'a str,
 }
 
-pub fn step(number: usize, all: usize, what: &str, took: Duration) -> String {
+pub(super) fn step(number: usize, all: usize, what: &str, took: Duration) -> String {
     format!("[{number}/{all}] {what:<58} {:>6} ms\n", took.as_millis())
 }
 
 impl Facts<'_> {
-    pub fn screen(&self) -> String {
+    pub(super) fn screen(&self) -> String {
         let mut text = String::new();
         let Facts {
             balancer,
@@ -76,7 +76,7 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
         text
     }
 
-    /// The load balancer by its name, for who is outside.
+    /// The load balancer by its name, as clients outside the cluster ask for it.
     fn dig(&self) -> String {
         let Facts { portico, lab, .. } = self;
         format!(
@@ -85,7 +85,7 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
     }
 
     /// Commands that work as they are printed, and what they show.
-    pub fn things_to_try(&self) -> [(String, String); 5] {
+    pub(super) fn things_to_try(&self) -> [(String, String); 5] {
         let Facts {
             balancer,
             owner,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 const DATA: &str = "/var/lib/portico";
-/// For the API server to be ready.
+/// The time limit for the API server to be ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 /// Those that serve people end last.
@@ -26,7 +26,7 @@ const ORDER: [&str; 3] = ["node", "controller", "apiserver"];
 #[derive(clap::Args, Clone)]
 #[command(rename_all = "kebab-case")]
 #[group(id = "server")]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The name of this machine's Node [default: its hostname].
     #[arg(long, value_name = "NAME", conflicts_with = "demo")]
     node_name: Option<String>,
@@ -62,7 +62,7 @@ pub struct Arguments {
     pub machine: Machine,
 }
 
-pub async fn run(arguments: super::Arguments) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: super::Arguments) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let mut server = Server::new(&arguments)?;
     let result = tokio::select! {
@@ -82,7 +82,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(arguments: &super::Arguments) -> anyhow::Result<Server> {
+    fn new(arguments: &super::Arguments) -> anyhow::Result<Self> {
         let dir = arguments
             .data_dir
             .clone()
@@ -99,7 +99,7 @@ impl Server {
                 .to_lowercase(),
         };
         let kubeconfig = dir.join("api/pki/admin.kubeconfig");
-        Ok(Server {
+        Ok(Self {
             keeper: Keeper::new(commands(arguments, &dir, &kubeconfig, &node))?,
             kubeconfig,
             node,

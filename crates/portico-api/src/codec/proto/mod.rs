@@ -27,8 +27,11 @@ fn error(text: impl Into<String>) -> ProtoError {
 /// What an envelope says about its content.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
+    /// The `apiVersion` of the object.
     pub api_version: String,
+    /// The kind of the object.
     pub kind: String,
+    /// The protobuf message of the object.
     pub message: &'a [u8],
 }
 
@@ -108,7 +111,7 @@ pub fn encode(schema: &Schema, type_name: &str, object: &Value) -> Vec<u8> {
     [MAGIC, &unknown.0].concat()
 }
 
-/// One frame of a watch: length, then the event around an encoded object.
+/// Encodes one frame of a watch: its length, then the event around an encoded object.
 pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let mut raw = Writer::default();
     raw.bytes(1, object);

@@ -130,7 +130,7 @@ pub(super) fn strict_create(object: &Value) -> Errors {
     errors
 }
 
-/// In the newer spelling only the series may change.
+/// What is wrong with an update in `events.k8s.io`, where only the series may change.
 pub(super) fn strict_update(new: &Value, old: &Value) -> Errors {
     let mut errors = Errors::new();
     if object::at(new, "series") != object::at(old, "series") {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt::Display;
 
-/// The owner of what was there before anyone applied.
+/// The owner of fields that were set before the first apply.
 const BEFORE: &str = "before-first-apply";
 
 /// Client-side apply leaves here what it applied last.
@@ -122,9 +122,10 @@ impl<'a> Owners<'a> {
         Ok(decoded.0)
     }
 
-    /// Remove what this manager applied last time and does not now, and what nobody else holds.
+    /// Remove what this manager applied last time and does not now, and that no other manager
+    /// holds.
     ///
-    /// Three steps: take out all that was applied last; put back what anyone holds, this manager
+    /// Three steps: take out all that was applied last; put back what any manager holds, this one
     /// with its new fields included; put back what was not this manager's to remove, and went only
     /// because it stood in something that did.
     fn prune<'v>(

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The fields that the right side adds, removes and changes.
 #[derive(Debug, Default)]
-pub struct Diff<'a> {
+pub(super) struct Diff<'a> {
     pub added: Set<'a>,
     pub removed: Set<'a>,
     pub modified: Set<'a>,
@@ -24,12 +24,17 @@ enum Mark {
 }
 
 impl<'a> Diff<'a> {
-    pub fn of(schema: &'a Schema, shape: Shape<'a>, left: &'a Value, right: &'a Value) -> Self {
+    pub(super) fn of(
+        schema: &'a Schema,
+        shape: Shape<'a>,
+        left: &'a Value,
+        right: &'a Value,
+    ) -> Self {
         Compare { schema }.values(shape, Some(left), Some(right)).0
     }
 
-    /// Without all that concerns these fields of the top.
-    pub fn without(self, names: &[&str]) -> Self {
+    /// Removes all that concerns these fields of the top.
+    pub(super) fn without(self, names: &[&str]) -> Self {
         Self {
             added: self.added.without(names),
             removed: self.removed.without(names),
@@ -37,7 +42,7 @@ impl<'a> Diff<'a> {
         }
     }
 
-    fn put(&mut self, element: Element<'a>, (below, mark): (Diff<'a>, Mark)) {
+    fn put(&mut self, element: Element<'a>, (below, mark): (Self, Mark)) {
         let parts = [
             (&mut self.added, below.added, Mark::Added),
             (&mut self.removed, below.removed, Mark::Removed),

@@ -9,11 +9,11 @@ use std::cmp::Ordering;
 use std::fmt;
 
 /// A key of a list item and its value.
-pub type KeyValue<'a> = (Cow<'a, str>, Cow<'a, Value>);
+pub(crate) type KeyValue<'a> = (Cow<'a, str>, Cow<'a, Value>);
 
 /// One step of a path.
 #[derive(Clone, Debug)]
-pub enum Element<'a> {
+pub(crate) enum Element<'a> {
     /// A field of a struct or a key of a map.
     Field(Cow<'a, str>),
     /// The item of a list that has these keys, sorted by name.
@@ -26,27 +26,23 @@ pub enum Element<'a> {
 
 /// A set of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Set<'a>(Vec<Node<'a>>);
+pub(crate) struct Set<'a>(Vec<Node<'a>>);
 
 /// A path one step down: whether it is in the set, and what is in the set below it. Never neither.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node<'a> {
+pub(crate) struct Node<'a> {
     pub element: Element<'a>,
     pub member: bool,
     pub below: Set<'a>,
 }
 
 impl<'a> Set<'a> {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn nodes(&self) -> &[Node<'a>] {
-        &self.0
-    }
-
     /// Add a node, joining it with one of the same element. Cheap when nodes come in order.
-    pub fn insert(&mut self, element: Element<'a>, member: bool, below: Set<'a>) {
+    pub(crate) fn insert(&mut self, element: Element<'a>, member: bool, below: Self) {
         if !member && below.is_empty() {
             return;
         }
@@ -69,7 +65,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    pub fn get(&self, element: &Element<'_>) -> Option<&Node<'a>> {
+    pub(crate) fn get(&self, element: &Element<'_>) -> Option<&Node<'a>> {
         self.find(element).ok().and_then(|place| self.0.get(place))
     }
 
@@ -77,7 +73,7 @@ impl<'a> Set<'a> {
         self.0.binary_search_by(|node| node.element.cmp(element))
     }
 
-    pub fn has(&self, path: &[Element<'_>]) -> bool {
+    pub(crate) fn has(&self, path: &[Element<'_>]) -> bool {
         match path {
             [] => false,
             [last] => self.get(last).is_some_and(|node| node.member),
@@ -85,7 +81,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    pub fn union(self, other: Set<'a>) -> Set<'a> {
+    pub(crate) fn union(self, other: Self) -> Self {
         if self.is_empty() {
             return other;
         }
@@ -106,7 +102,7 @@ impl<'a> Set<'a> {
     }
 
     /// The paths that are not in `other`. What is below a path stays even if the path goes.
-    pub fn difference(self, other: &Set<'_>) -> Set<'a> {
+    pub(crate) fn difference(self, other: &Set<'_>) -> Self {
         self.filter_map(other, |mut node, other| {
             node.member &= !other.is_some_and(|other| other.member);
             if let Some(other) = other {
@@ -116,7 +112,7 @@ impl<'a> Set<'a> {
         })
     }
 
-    pub fn intersection(self, other: &Set<'_>) -> Set<'a> {
+    pub(crate) fn intersection(self, other: &Set<'_>) -> Self {
         self.filter_map(other, |mut node, other| {
             node.member &= other.is_some_and(|other| other.member);
             node.below =
@@ -131,7 +127,7 @@ impl<'a> Set<'a> {
         self,
         other: &Set<'_>,
         change: impl Fn(Node<'a>, Option<&Node<'_>>) -> Node<'a>,
-    ) -> Set<'a> {
+    ) -> Self {
         let mut others = other.0.iter().peekable();
         let changed = self.0.into_iter().map(|node| {
             while others
@@ -149,8 +145,8 @@ impl<'a> Set<'a> {
             .collect())
     }
 
-    /// Without the fields at the top that have these names, and all that is below them.
-    pub fn without(mut self, names: &[&str]) -> Set<'a> {
+    /// Removes the fields at the top that have these names, with all that is below them.
+    pub(crate) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(
             |node| !matches!(&node.element, Element::Field(name) if names.contains(&name.as_ref())),
         );
@@ -158,7 +154,7 @@ impl<'a> Set<'a> {
     }
 
     /// Change the set at one field of the top.
-    pub fn map_field(mut self, name: &str, change: impl FnOnce(Set<'a>) -> Set<'a>) -> Set<'a> {
+    pub(crate) fn map_field(mut self, name: &str, change: impl FnOnce(Self) -> Self) -> Self {
         if let Some(node) = self
             .0
             .iter_mut()
@@ -172,12 +168,12 @@ impl<'a> Set<'a> {
     }
 
     /// Rebuild the set, node by node.
-    pub fn map(self, change: impl Fn(Node<'a>) -> Node<'a>) -> Set<'a> {
+    pub(crate) fn map(self, change: impl Fn(Node<'a>) -> Node<'a>) -> Self {
         Set(self.0.into_iter().map(change).collect())
     }
 
     /// All paths in order, parents first.
-    pub fn paths(&self) -> Vec<Vec<Element<'a>>> {
+    pub(crate) fn paths(&self) -> Vec<Vec<Element<'a>>> {
         let mut paths = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut paths);
         paths
@@ -195,7 +191,7 @@ impl<'a> Set<'a> {
     }
 
     /// The set as FieldsV1.
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         Value::Object(self.to_map(false))
     }
 
@@ -216,7 +212,7 @@ impl<'a> Set<'a> {
     }
 
     /// Read FieldsV1. Steps of a kind that is not known are left out.
-    pub fn from_json(json: &'a Value) -> Option<Set<'a>> {
+    pub(crate) fn from_json(json: &'a Value) -> Option<Self> {
         let mut set = Set::default();
         for (key, value) in json.as_object()? {
             if key == "." {
@@ -234,7 +230,7 @@ impl<'a> Set<'a> {
 }
 
 impl<'a> Element<'a> {
-    pub fn field(name: &'a str) -> Self {
+    pub(crate) fn field(name: &'a str) -> Self {
         Self::Field(Cow::Borrowed(name))
     }
 
@@ -277,7 +273,7 @@ impl<'a> Element<'a> {
 }
 
 /// `.spec.ports[port=80,protocol="TCP"].nodePort`.
-pub fn display(path: &[Element<'_>]) -> String {
+pub(crate) fn display(path: &[Element<'_>]) -> String {
     path.iter().map(ToString::to_string).collect()
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The fields that an object sets.
-pub fn fields_of<'a>(schema: &'a Schema, shape: Shape<'a>, value: &'a Value) -> Set<'a> {
+pub(super) fn fields_of<'a>(schema: &'a Schema, shape: Shape<'a>, value: &'a Value) -> Set<'a> {
     fields(schema, shape, value).0
 }
 
@@ -53,7 +53,7 @@ fn fields<'a>(schema: &'a Schema, shape: Shape<'a>, value: &'a Value) -> (Set<'a
 
 /// A set in which every struct field that has something below it is in the set itself, so that
 /// removing all parts of a struct removes the struct.
-pub fn with_parents<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> Set<'a> {
+pub(super) fn with_parents<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> Set<'a> {
     set.map(|mut node| {
         let below = match (&node.element, shape) {
             (Element::Field(name), Shape::Struct(_) | Shape::Map(_)) => {
@@ -71,7 +71,7 @@ pub fn with_parents<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> S
 
 /// A set from a time when a field may have been granular that is atomic now: its parts are one
 /// value now.
-pub fn reconcile<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> Set<'a> {
+pub(super) fn reconcile<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> Set<'a> {
     set.map(|mut node| {
         let below = match (&node.element, shape) {
             (Element::Field(name), Shape::Struct(ty)) if ty.field(schema, name).is_none() => {
@@ -92,7 +92,12 @@ pub fn reconcile<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> Set<
 }
 
 /// The value without the fields of a set; `None` if nothing is left.
-pub fn remove(schema: &Schema, shape: Shape<'_>, value: &Value, gone: &Set<'_>) -> Option<Value> {
+pub(super) fn remove(
+    schema: &Schema,
+    shape: Shape<'_>,
+    value: &Value,
+    gone: &Set<'_>,
+) -> Option<Value> {
     let part = |shape: Shape<'_>, element: &Element<'_>, value: &Value| match gone.get(element) {
         Some(node) if node.member => None,
         Some(node) => remove(schema, shape, value, &node.below),
@@ -125,7 +130,7 @@ pub fn remove(schema: &Schema, shape: Shape<'_>, value: &Value, gone: &Set<'_>) 
 }
 
 /// The live value with the applied one put into it.
-pub fn merge<'a>(
+pub(super) fn merge<'a>(
     schema: &'a Schema,
     shape: Shape<'a>,
     live: Option<&'a Value>,

@@ -1,4 +1,4 @@
-//! Who owns which field of an object, and server-side apply.
+//! Which manager owns which field of an object, and server-side apply.
 //!
 //! Each object carries in `metadata.managedFields` which manager set which fields, by applying or
 //! by any other write. An apply says what its manager wants to hold: what it leaves out and held
@@ -13,11 +13,11 @@
 //! | apply | [`Owners::apply`] with the body as it was sent, default, prepare, allocate, [`keep_times`] if there was a live object, validate, store |
 //! | any of them on `status` | the same with `subresource: "status"` |
 //!
-//! So an updater owns the defaults its object was stored with, an applier does not, and nobody owns
-//! what allocation adds. `live` is the stored object as it is; `new` may carry the managedFields
-//! that the client sent, which matter: a valid list replaces the stored one, an empty one (or one
-//! empty entry) forgets all owners, and a malformed one is ignored. Objects that have no owners get
-//! none by an update, only by an apply.
+//! So an updater owns the defaults its object was stored with, an applier does not, and what
+//! allocation adds has no owner. `live` is the stored object as it is; `new` may carry the
+//! managedFields that the client sent, which matter: a valid list replaces the stored one, an empty
+//! one (or one empty entry) forgets all owners, and a malformed one is ignored. Objects that have
+//! no owners get none by an update, only by an apply.
 //!
 //! The body of an apply must not be decoded by the schema before: decoding writes fields that the
 //! client did not set and drops zeros that it did, and an apply owns exactly what it sets.
@@ -27,7 +27,7 @@
 
 mod apply;
 mod compare;
-pub mod fieldset;
+pub(crate) mod fieldset;
 mod merge;
 mod owners;
 mod shape;
@@ -46,8 +46,7 @@ use std::borrow::Cow;
 /// Longer names of managers are refused, or cut where they come from a User-Agent.
 const LONGEST_MANAGER: usize = 128;
 
-/// Fields of metadata that nobody owns, as no client can set them, or as they say which object it
-/// is.
+/// Fields of metadata without an owner: no client can set them, or they identify the object.
 const UNOWNED_METADATA: &[&str] = &[
     "name",
     "namespace",
@@ -60,15 +59,16 @@ const UNOWNED_METADATA: &[&str] = &[
     "resourceVersion",
 ];
 
-/// One write to one object, and who makes it.
+/// One write to one object, and its manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Owners<'a> {
+    /// The schema by which fields are merged.
     pub schema: &'a Schema,
     /// The object's type in the schema.
     pub type_name: &'a str,
-    /// Of the object: `v1` or `discovery.k8s.io/v1`.
+    /// The `apiVersion` of the object: `v1` or `discovery.k8s.io/v1`.
     pub api_version: &'a str,
-    /// Who writes; see [`manager_name`].
+    /// The manager that writes; see [`manager_name`].
     pub manager: &'a str,
     /// `status`, or "" for the object itself.
     pub subresource: &'a str,
@@ -99,7 +99,7 @@ impl<'a> Owners<'a> {
         let empty;
         let mut entries = self.live_or_sent(shape, live, sent);
         let old = match live {
-            // Nobody owns anything of a stored object: it is not tracked until someone applies.
+            // A stored object without owners is not tracked until the first apply.
             Some(_) if entries.is_empty() => return None,
             Some(live) => live,
             None => {
@@ -274,7 +274,7 @@ fn is_printable(c: char) -> bool {
     matches!(c, ' ' | '\'' | '"' | '\\') || (!c.is_whitespace() && c.escape_debug().len() == 1)
 }
 
-/// Without the fields that nobody owns.
+/// Without the fields that have no owner.
 fn strip(set: Set<'_>) -> Set<'_> {
     set.without(&["apiVersion", "kind"])
         .map_field("metadata", |metadata| metadata.without(UNOWNED_METADATA))

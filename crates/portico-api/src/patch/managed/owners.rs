@@ -1,4 +1,4 @@
-//! managedFields: who owns which fields of an object, and how that changes.
+//! managedFields: which manager owns which fields of an object, and how that changes.
 
 use super::fieldset::Set;
 use super::merge::reconcile;
@@ -16,9 +16,9 @@ const MOST_ENTRIES: usize = 1000;
 /// The manager under which old ones are summed up.
 const ANCIENT: &str = "ancient-changes";
 
-/// Who owns fields: an entry of managedFields without time and fields.
+/// The owner of fields: an entry of managedFields without time and fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Manager<'a> {
+pub(super) struct Manager<'a> {
     pub name: Cow<'a, str>,
     pub applies: bool,
     pub subresource: Cow<'a, str>,
@@ -26,7 +26,7 @@ pub struct Manager<'a> {
 
 /// An entry of managedFields. All are of the version that is served; others are dropped on reading.
 #[derive(Clone, Debug)]
-pub struct Entry<'a> {
+pub(super) struct Entry<'a> {
     pub manager: Manager<'a>,
     pub time: Option<Cow<'a, str>>,
     pub set: Set<'a>,
@@ -34,11 +34,11 @@ pub struct Entry<'a> {
 
 /// All entries of one object, one for each manager.
 #[derive(Clone, Debug, Default)]
-pub struct Entries<'a>(pub Vec<Entry<'a>>);
+pub(super) struct Entries<'a>(pub Vec<Entry<'a>>);
 
 impl Manager<'_> {
     /// How a conflict names it: `"kubectl" with subresource "status" using v1`.
-    pub fn describe(&self, api_version: &str) -> String {
+    pub(super) fn describe(&self, api_version: &str) -> String {
         let mut text = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
             text.push_str(&format!(" with subresource {:?}", self.subresource));
@@ -52,7 +52,7 @@ impl Manager<'_> {
 
 impl<'a> Entries<'a> {
     /// Read managedFields; `None` if they are malformed.
-    pub fn decode(
+    pub(super) fn decode(
         schema: &'a Schema,
         shape: Shape<'a>,
         api_version: &str,
@@ -77,7 +77,7 @@ impl<'a> Entries<'a> {
                 None | Some(Value::Null) => Set::default(),
                 Some(fields) => Set::from_json(fields)?,
             };
-            // Fields of a version that is not served any more belong to nobody.
+            // Fields of a version that is not served any more have no owner.
             if text("apiVersion") != api_version {
                 continue;
             }
@@ -94,8 +94,8 @@ impl<'a> Entries<'a> {
         Some(entries)
     }
 
-    /// managedFields, in the order that Kubernetes gives them; `None` if nobody owns anything.
-    pub fn encode(mut self, api_version: &str) -> Option<Value> {
+    /// managedFields, in the order that Kubernetes gives them; `None` if no field has an owner.
+    pub(super) fn encode(mut self, api_version: &str) -> Option<Value> {
         self.0.sort_by(|a, b| {
             let key = |entry: &Entry<'a>| (!entry.manager.applies, entry.time.clone());
             key(a)
@@ -111,12 +111,12 @@ impl<'a> Entries<'a> {
         (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Change the entry of a manager, which is made if it is not there.
-    pub fn change(&mut self, manager: Manager<'a>, change: impl FnOnce(&mut Entry<'a>)) {
+    pub(super) fn change(&mut self, manager: Manager<'a>, change: impl FnOnce(&mut Entry<'a>)) {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.manager == manager) {
             return change(entry);
         }
@@ -130,7 +130,7 @@ impl<'a> Entries<'a> {
     }
 
     /// Take fields from all managers, but for one.
-    pub fn take(&mut self, fields: &Set<'_>, except: Option<&Manager<'_>>) {
+    pub(super) fn take(&mut self, fields: &Set<'_>, except: Option<&Manager<'_>>) {
         for entry in self
             .0
             .iter_mut()
@@ -141,12 +141,12 @@ impl<'a> Entries<'a> {
     }
 
     /// Managers that own nothing are no managers.
-    pub fn drop_empty(&mut self) {
+    pub(super) fn drop_empty(&mut self) {
         self.0.retain(|entry| !entry.set.is_empty());
     }
 
     /// Sum up the oldest updaters while there are too many.
-    pub fn cap(&mut self) {
+    pub(super) fn cap(&mut self) {
         let updaters = self.0.iter().filter(|entry| !entry.manager.applies).count();
         if updaters <= MOST_UPDATERS {
             return;
@@ -202,7 +202,7 @@ impl Entry<'_> {
 }
 
 /// Whether managedFields as sent ask to forget all owners: an empty list, or one empty entry.
-pub fn is_reset(managed: Option<&Value>) -> bool {
+pub(super) fn is_reset(managed: Option<&Value>) -> bool {
     match managed.and_then(Value::as_array).map(Vec::as_slice) {
         Some([]) => true,
         Some([only]) => only.as_object().is_some_and(Map::is_empty),

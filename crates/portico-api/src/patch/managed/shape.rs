@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 /// What a value is made of.
 #[derive(Clone, Copy)]
-pub enum Shape<'a> {
+pub(super) enum Shape<'a> {
     /// One value, owned as a whole: a scalar, or something atomic.
     Leaf,
     Struct(&'a TypeDef),
@@ -20,13 +20,13 @@ pub enum Shape<'a> {
 
 /// The items of a list that are told apart by key or by value.
 #[derive(Clone, Copy)]
-pub struct Items<'a> {
+pub(super) struct Items<'a> {
     ty: &'a Type,
     kind: &'a ListKind,
 }
 
 impl<'a> Shape<'a> {
-    pub fn of_type(schema: &'a Schema, ty: &'a Type) -> Self {
+    pub(super) fn of_type(schema: &'a Schema, ty: &'a Type) -> Self {
         match ty {
             Type::Object(name) => schema
                 .get(name)
@@ -37,7 +37,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    pub fn of_field(schema: &'a Schema, field: &'a Field) -> Self {
+    pub(super) fn of_field(schema: &'a Schema, field: &'a Field) -> Self {
         match &field.ty {
             Type::List(ty) if field.list != ListKind::Atomic => Self::List(Items {
                 ty,
@@ -50,7 +50,7 @@ impl<'a> Shape<'a> {
 
     /// The shape of what stands under a name. `declared` is false for the keys of a map, which own
     /// themselves.
-    pub fn member(self, schema: &'a Schema, name: &str) -> Member<'a> {
+    pub(super) fn member(self, schema: &'a Schema, name: &str) -> Member<'a> {
         match self {
             Self::Struct(ty) => match ty.field(schema, name) {
                 Some(field) => Member {
@@ -74,23 +74,27 @@ impl<'a> Shape<'a> {
     }
 
     /// managedFields tell of all other fields and are no field themselves.
-    pub fn skips(self, name: &str) -> bool {
+    pub(super) fn skips(self, name: &str) -> bool {
         name == "managedFields" && matches!(self, Self::Struct(ty) if ty.name == "ObjectMeta")
     }
 }
 
-pub struct Member<'a> {
+pub(super) struct Member<'a> {
     pub shape: Shape<'a>,
     pub declared: bool,
 }
 
 impl<'a> Items<'a> {
-    pub fn shape(self, schema: &'a Schema) -> Shape<'a> {
+    pub(super) fn shape(self, schema: &'a Schema) -> Shape<'a> {
         Shape::of_type(schema, self.ty)
     }
 
     /// What an item is called, or what is wrong with it.
-    pub fn element(self, schema: &'a Schema, item: &'a Value) -> Result<Element<'a>, String> {
+    pub(super) fn element(
+        self,
+        schema: &'a Schema,
+        item: &'a Value,
+    ) -> Result<Element<'a>, String> {
         match self.kind {
             ListKind::Map(keys) => self.keyed(schema, keys, item),
             ListKind::Set | ListKind::Atomic => match item {
@@ -151,7 +155,7 @@ impl<'a> Items<'a> {
 }
 
 /// An object of a type with nothing in it: what a new object is compared with.
-pub fn empty(schema: &Schema, ty: &TypeDef) -> Value {
+pub(super) fn empty(schema: &Schema, ty: &TypeDef) -> Value {
     codec::conform(schema, &ty.name, Value::Null)
         .map(|(empty, _)| empty)
         .unwrap_or_default()

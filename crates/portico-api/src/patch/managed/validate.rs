@@ -7,8 +7,8 @@ use crate::schema::{Field, ListKind, Schema, Type};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Everything that is wrong, each with its path.
-pub fn problems(schema: &Schema, type_name: &str, object: &Value) -> Vec<String> {
+/// Lists everything that is wrong, each with its path.
+pub(super) fn problems(schema: &Schema, type_name: &str, object: &Value) -> Vec<String> {
     let mut check = Check {
         schema,
         path: String::new(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
-pub struct FakePool {
+pub(super) struct FakePool {
     pub taken: BTreeSet<Claim>,
     pub seed: u64,
 }
@@ -42,7 +42,7 @@ impl FakePool {
     }
 }
 
-pub struct Server {
+pub(super) struct Server {
     core: ServiceKind,
     portico: PorticoServiceKind,
     pub gates: Gates,
@@ -50,16 +50,16 @@ pub struct Server {
     pub pool: FakePool,
 }
 
-pub type Answer = Result<Value, ApiError>;
+pub(super) type Answer = Result<Value, ApiError>;
 
 impl Server {
-    pub fn new(cluster: &str, node_ports: &str, gates: Gates) -> Self {
+    pub(super) fn new(cluster: &str, node_ports: &str, gates: Gates) -> Self {
         let mut server = Self::dual_stack();
         server.configure(cluster, node_ports, gates);
         server
     }
 
-    pub fn dual_stack() -> Self {
+    pub(super) fn dual_stack() -> Self {
         let core = kind(
             "10.96.0.0/16,fd00:10:96::/112",
             "30000-32767",
@@ -76,13 +76,13 @@ impl Server {
     }
 
     /// Start again with other flags and the same data.
-    pub fn configure(&mut self, cluster: &str, node_ports: &str, gates: Gates) {
+    pub(super) fn configure(&mut self, cluster: &str, node_ports: &str, gates: Gates) {
         self.core = kind(cluster, node_ports, gates);
         self.portico = PorticoServiceKind::new(self.core.clone());
         self.gates = gates;
     }
 
-    pub fn with_gates(&mut self, gates: Gates) {
+    pub(super) fn with_gates(&mut self, gates: Gates) {
         self.configure("10.96.0.0/16,fd00:10:96::/112", "30000-32767", gates);
     }
 
@@ -143,37 +143,37 @@ impl Server {
     }
 
     /// POST or PUT, by whether it is there.
-    pub fn put(&mut self, name: &str, spec: Value) -> Answer {
+    pub(super) fn put(&mut self, name: &str, spec: Value) -> Answer {
         self.write(false, service(name, spec), false, false)
     }
 
-    pub fn dry_run(&mut self, name: &str, spec: Value) -> Answer {
+    pub(super) fn dry_run(&mut self, name: &str, spec: Value) -> Answer {
         self.write(false, service(name, spec), false, true)
     }
 
-    pub fn put_portico(&mut self, object: Value) -> Answer {
+    pub(super) fn put_portico(&mut self, object: Value) -> Answer {
         self.write(true, object, false, false)
     }
 
     /// A merge patch to the spec.
-    pub fn patch(&mut self, name: &str, spec: Value) -> Answer {
+    pub(super) fn patch(&mut self, name: &str, spec: Value) -> Answer {
         let mut new = self.store[name].clone();
         merge(&mut new["spec"], spec);
         self.write(false, new, true, false)
     }
 
     /// Write a whole object, as after reading it.
-    pub fn replace(&mut self, object: Value) -> Answer {
+    pub(super) fn replace(&mut self, object: Value) -> Answer {
         self.write(false, object, false, false)
     }
 
     /// With all that is stored, in another port partition.
-    pub fn move_to(&mut self, name: &str, partition: Option<&str>) -> Answer {
+    pub(super) fn move_to(&mut self, name: &str, partition: Option<&str>) -> Answer {
         let new = in_partition(self.store[name].clone(), partition);
         self.write(false, new, true, false)
     }
 
-    pub fn put_status(&mut self, in_portico: bool, mut new: Value) -> Answer {
+    pub(super) fn put_status(&mut self, in_portico: bool, mut new: Value) -> Answer {
         let kind: &dyn Kind = if in_portico {
             &self.portico
         } else {
@@ -192,26 +192,26 @@ impl Server {
     }
 
     /// Report ingress points, as a controller does after reading the object.
-    pub fn report(&mut self, name: &str, ingress: Value) -> Answer {
+    pub(super) fn report(&mut self, name: &str, ingress: Value) -> Answer {
         let mut new = self.store[name].clone();
         new["status"] = json!({"loadBalancer": {"ingress": ingress}});
         self.put_status(false, new)
     }
 
-    pub fn get(&self, name: &str) -> Value {
+    pub(super) fn get(&self, name: &str) -> Value {
         let mut object = self.store[name].clone();
         self.core.read(&mut object, &self.gates);
         object
     }
 
-    pub fn delete(&mut self, name: &str) {
+    pub(super) fn delete(&mut self, name: &str) {
         let object = self.store.remove(name).unwrap();
         let free = self.core.owned(&object);
         self.pool.apply(Claims { take: vec![], free });
         self.check();
     }
 
-    pub fn kind(&self) -> &ServiceKind {
+    pub(super) fn kind(&self) -> &ServiceKind {
         &self.core
     }
 }
@@ -220,11 +220,11 @@ fn kind(cluster: &str, node_ports: &str, gates: Gates) -> ServiceKind {
     ServiceKind::new(Ranges::parse(cluster, node_ports).unwrap(), gates)
 }
 
-pub fn service(name: &str, spec: Value) -> Value {
+pub(super) fn service(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
 }
 
-pub fn in_partition(mut service: Value, partition: Option<&str>) -> Value {
+pub(super) fn in_partition(mut service: Value, partition: Option<&str>) -> Value {
     service["metadata"]["annotations"] = json!({ PORT_PARTITION: partition.unwrap_or_default() });
     service
 }
@@ -244,7 +244,7 @@ fn merge(target: &mut Value, patch: Value) {
 }
 
 /// The fields an error names, with the reason of each.
-pub fn causes(answer: Answer) -> Vec<String> {
+pub(super) fn causes(answer: Answer) -> Vec<String> {
     let error = answer.expect_err("refused");
     assert_eq!((error.code, error.reason), (422, "Invalid"), "{error}");
     let causes = error.details["causes"].as_array().unwrap().iter();

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashSet};
 
 /// An address. One that is already there is not judged again: it may be from a time with other
 /// rules.
-pub fn address(text: &str, existing: &HashSet<&str>, path: &Path) -> Option<Error> {
+pub(super) fn address(text: &str, existing: &HashSet<&str>, path: &Path) -> Option<Error> {
     if existing.contains(text) {
         return None;
     }
@@ -20,11 +20,11 @@ pub fn address(text: &str, existing: &HashSet<&str>, path: &Path) -> Option<Erro
 }
 
 /// The addresses that are there, to look many others up in.
-pub fn known(existing: &[String]) -> HashSet<&str> {
+pub(super) fn known(existing: &[String]) -> HashSet<&str> {
     existing.iter().map(String::as_str).collect()
 }
 
-pub fn external_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
+pub(super) fn external_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
     let existing = old.map_or_else(HashSet::new, |old| known(&old.external_ips));
     let mut errors = Errors::new();
     for (index, text) in new.external_ips.iter().enumerate() {
@@ -39,7 +39,7 @@ pub fn external_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
 }
 
 /// `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` among each other.
-pub fn cluster_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
+pub(crate) fn cluster_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
     if new.is_external_name() {
         return Errors::new();
     }
@@ -135,7 +135,7 @@ fn each_cluster_ip(new: &ServiceSpec, old: Option<&ServiceSpec>) -> (Errors, boo
 }
 
 /// A second address or family may come and go; the first, and one that stays, may not change.
-pub fn changes(new: &ServiceSpec, old: &ServiceSpec) -> Errors {
+pub(super) fn changes(new: &ServiceSpec, old: &ServiceSpec) -> Errors {
     if new.is_external_name() || old.is_external_name() || new.is_headless() && old.is_headless() {
         return Errors::new();
     }

@@ -14,7 +14,7 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 const LOAD_BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 
 /// The field, or the annotation it replaced where the field is empty.
-pub fn source_ranges(service: &Service, old: Option<&Service>) -> Errors {
+pub(super) fn source_ranges(service: &Service, old: Option<&Service>) -> Errors {
     let ranges = &service.spec.load_balancer_source_ranges;
     if !ranges.is_empty() {
         // Kubernetes writes this field with a capital letter in errors.
@@ -61,7 +61,7 @@ fn bad_cidr(text: &str, path: &Path) -> Option<Error> {
 }
 
 /// The two switches for ports belong to load balancers.
-pub fn switches(service: &ServiceSpec) -> Errors {
+pub(super) fn switches(service: &ServiceSpec) -> Errors {
     [
         (
             "allocateLoadBalancerNodePorts",
@@ -78,7 +78,7 @@ pub fn switches(service: &ServiceSpec) -> Errors {
     .collect()
 }
 
-pub fn class(service: &ServiceSpec) -> Errors {
+pub(super) fn class(service: &ServiceSpec) -> Errors {
     let Some(class) = &service.load_balancer_class else {
         return Errors::new();
     };
@@ -90,8 +90,9 @@ pub fn class(service: &ServiceSpec) -> Errors {
     }
 }
 
-/// While a Service is a load balancer, nobody else may become responsible for it.
-pub fn class_change(new: &ServiceSpec, old: &ServiceSpec) -> Option<Error> {
+/// While a Service is a load balancer, its class cannot change: another controller would become
+/// responsible for it.
+pub(super) fn class_change(new: &ServiceSpec, old: &ServiceSpec) -> Option<Error> {
     let changed = new.is_load_balancer()
         && old.is_load_balancer()
         && new.load_balancer_class != old.load_balancer_class;
@@ -104,7 +105,7 @@ pub fn class_change(new: &ServiceSpec, old: &ServiceSpec) -> Option<Error> {
     })
 }
 
-pub fn health_check(service: &ServiceSpec) -> Errors {
+pub(super) fn health_check(service: &ServiceSpec) -> Errors {
     let (path, port) = (spec("healthCheckNodePort"), service.health_check_node_port);
     match port {
         0 if service.assigns_health_check_port() => vec![Error::required(&path, "")],
@@ -123,7 +124,7 @@ pub fn health_check(service: &ServiceSpec) -> Errors {
 
 /// A load balancer was told this port. It may be given up when assignment is off, and come back,
 /// but not change.
-pub fn health_check_change(new: &ServiceSpec, old: &ServiceSpec) -> Option<Error> {
+pub(super) fn health_check_change(new: &ServiceSpec, old: &ServiceSpec) -> Option<Error> {
     let (had, has) = (old.health_check_node_port, new.health_check_node_port);
     let given_up = has == 0 && !new.assigns_health_check_port();
     let changed =
@@ -132,7 +133,7 @@ pub fn health_check_change(new: &ServiceSpec, old: &ServiceSpec) -> Option<Error
 }
 
 /// The status that a controller reports.
-pub fn status(new: &Service, old: &Service, gates: &Gates) -> Errors {
+pub(crate) fn status(new: &Service, old: &Service, gates: &Gates) -> Errors {
     let path = Path::new("status").child("loadBalancer").child("ingress");
     let ingress = &new.status.load_balancer.ingress;
     if !new.spec.is_load_balancer() && !ingress.is_empty() {

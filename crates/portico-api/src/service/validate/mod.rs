@@ -4,8 +4,8 @@ mod addresses;
 mod load_balancer;
 mod ports;
 
-pub use addresses::cluster_ips;
-pub use load_balancer::status;
+pub(crate) use addresses::cluster_ips;
+pub(crate) use load_balancer::status;
 
 use super::spelling::{NARROW, VISIBILITY};
 use super::types::*;
@@ -22,11 +22,11 @@ fn spec(field: &str) -> Path {
     Path::new("spec").child(field)
 }
 
-pub fn create(service: &Service) -> Errors {
+pub(crate) fn create(service: &Service) -> Errors {
     whole(service, None)
 }
 
-pub fn update(new: &Service, old: &Service) -> Errors {
+pub(crate) fn update(new: &Service, old: &Service) -> Errors {
     let mut errors = addresses::changes(&new.spec, &old.spec);
     errors.extend(load_balancer::class_change(&new.spec, &old.spec));
     // In another port space all ports are others, and a load balancer is told of them.

@@ -7,7 +7,7 @@ use crate::names;
 use crate::service::types::*;
 use std::collections::BTreeSet;
 
-pub fn ports(service: &ServiceSpec) -> Errors {
+pub(super) fn ports(service: &ServiceSpec) -> Errors {
     let mut errors = Errors::new();
     let mut seen = BTreeSet::new();
     for (index, port) in service.ports.iter().enumerate() {
@@ -85,7 +85,7 @@ fn duplicates(service: &ServiceSpec) -> Errors {
 }
 
 /// Where node ports may be, and that each is used once per protocol.
-pub fn node_ports(service: &ServiceSpec) -> Errors {
+pub(super) fn node_ports(service: &ServiceSpec) -> Errors {
     let mut errors = Errors::new();
     let mut seen = BTreeSet::new();
     for (index, port) in service

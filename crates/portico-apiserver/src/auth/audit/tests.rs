@@ -102,27 +102,23 @@ fn a_query_loses_its_secrets_however_they_are_spelt() {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_when_the_queue_is_full_or_the_file_moves() {
+async fn nothing_is_lost_when_the_queue_is_full() {
     let dir = tempfile::tempdir().unwrap();
-    let (path, moved) = (dir.path().join("audit.log"), dir.path().join("audit.log.1"));
+    let path = dir.path().join("audit.log");
     let log = AuditLog::open(&path).unwrap();
     let user = User::new("ann", &[]);
     for number in 0..QUEUE + 1000 {
         log.record(&record(&number.to_string(), &user)).await;
     }
-    std::fs::rename(&path, &moved).unwrap();
-    log.reopen().await.unwrap();
-    log.record(&record("after", &user)).await;
     log.flush().await;
-    let before = lines(&moved);
-    assert_eq!(before.len(), QUEUE + 1000);
+    let events = lines(&path);
+    assert_eq!(events.len(), QUEUE + 1000);
     assert!(
-        before
+        events
             .iter()
             .enumerate()
             .all(|(number, event)| event["auditID"].as_str() == Some(&number.to_string()))
     );
-    assert_eq!(lines(&path).len(), 1);
 }
 
 #[test]

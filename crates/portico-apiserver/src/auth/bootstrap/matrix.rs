@@ -42,7 +42,7 @@ const VERBS: &[(char, &str)] = &[
 ];
 
 const ALL: &str = "glwcupdx";
-/// Of one object.
+/// The verbs for one object, in the order of the matrix.
 const ONE: &str = "gupd";
 const STATUS: &str = "gup";
 /// Paths (with the subresource after a plus) and the verbs that there are for them.
@@ -179,7 +179,7 @@ fn started() -> Rbac {
     rbac
 }
 
-/// As the server takes somebody who is impersonated.
+/// The user that the server makes of an impersonated identity.
 fn user(identity: &str) -> User {
     let (name, group) = identity.split_once('@').unwrap_or((identity, ""));
     let group = (!group.is_empty()).then_some(("impersonate-group", group));
@@ -239,7 +239,8 @@ fn matrix() -> String {
     text
 }
 
-/// What somebody can come to be, and what that gives.
+/// What the rights of a user lead to: identities that the user can become, and rights that weigh as
+/// much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     Everything,
@@ -289,7 +290,7 @@ fn steps(rbac: &Rbac, user: &User) -> BTreeSet<Reach> {
         || core("create", "services", "")
         || core("create", "endpoints", "")
         || may("create", "discovery.k8s.io", "endpointslices", system, "");
-    // Tokens are guarded beyond the rules for nodes and for those who join.
+    // Tokens of nodes and of joining machines are guarded beyond the RBAC rules.
     let guarded = user.is_in(NODES) || join::joiner(user).is_some();
     let own_token = core("create", "serviceaccounts/token", join::ACCOUNT);
     [
@@ -352,7 +353,7 @@ fn any_node(rbac: &Rbac, user: &User) -> bool {
     })
 }
 
-/// All steps one after the other: who becomes somebody else has that one's rights too.
+/// The closure of all steps: a user who can become another has the other's rights too.
 fn closure(rbac: &Rbac, user: &User) -> BTreeSet<Reach> {
     let become_ = |reach: &Reach| match reach {
         Reach::Joiner => Some(super::matrix::user(
@@ -377,7 +378,7 @@ fn closure(rbac: &Rbac, user: &User) -> BTreeSet<Reach> {
     }
 }
 
-/// What each role comes to for somebody who has that role alone: in the whole cluster if it is a
+/// What each role comes to for a user with that role alone: in the whole cluster if it is a
 /// ClusterRole.
 fn reach() -> String {
     let mut text = "\

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// The object to write so that `existing` has all that `expected` has, or nothing if it does
 /// already. What people added stays, but for rules that were withdrawn. An object with the annotation `autoupdate: "false"` is left
 /// alone.
-pub fn reconciled(existing: Option<&Value>, expected: &Value) -> Option<Value> {
+pub(crate) fn reconciled(existing: Option<&Value>, expected: &Value) -> Option<Value> {
     let Some(existing) = existing else {
         return Some(expected.clone());
     };

@@ -156,7 +156,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
     ]
 }
 
-/// In the namespace for it: a node's heartbeat.
+/// The rights of nodes in the namespace of heartbeats: their Leases.
 pub(super) fn node_leases() -> Vec<Rule> {
     vec![rule(
         &[
@@ -167,8 +167,8 @@ pub(super) fn node_leases() -> Vec<Rule> {
     )]
 }
 
-/// In `kube-system`: the report of each node (the decision sees to it that it is its own), and the
-/// secrets nodes share.
+/// The rights of nodes in `kube-system`: the report of each (`node_restriction` allows only its
+/// own), and the Secrets that nodes share.
 pub(super) fn node_in_system() -> Vec<Rule> {
     let secrets = Rule {
         names: owned(NODE_SECRETS),
@@ -185,8 +185,8 @@ pub(super) fn node_in_system() -> Vec<Rule> {
     ]
 }
 
-/// In `kube-system`: a token for the Node that was made. That it is for no other is for
-/// [`join::check_request`] to see.
+/// The rights of joining machines in `kube-system`: a token for the Node that was made.
+/// [`join::check_request`] refuses tokens for others.
 pub(super) fn joiner_in_system() -> Vec<Rule> {
     vec![node_token()]
 }
@@ -203,9 +203,10 @@ fn joiner() -> Vec<Rule> {
     vec![rule(&["create"], CORE, &["nodes"])]
 }
 
-/// In `kube-system`: the elections, the reports of nodes, and the key by which nodes know each
-/// other. The key is applied under its own name: a create by POST has none that a rule could speak
-/// of, and who may create any Secret here makes itself a join token.
+/// The rights of the controller in `kube-system`: the elections, the reports of nodes, and the key
+/// by which nodes authenticate each other. The key is applied under its own name: a create by POST
+/// has no name that a rule could match, and a user who may create any Secret here can make a join
+/// token.
 pub(super) fn controller_in_system() -> Vec<Rule> {
     let election = Rule {
         names: owned(ELECTIONS),

@@ -1,5 +1,5 @@
-//! Nobody may hand out permissions they do not have: the checks when roles and bindings are
-//! written.
+//! The checks when roles and bindings are written: a user may hand out only permissions that they
+//! have.
 
 use super::index::describe_user;
 use super::{Rbac, Request, Rule, uncovered};
@@ -11,7 +11,7 @@ use serde_json::Value;
 impl Rbac {
     /// May `user` write this Role or ClusterRole? `request` is the request being served, with the
     /// name as in its path.
-    pub fn check_role(
+    pub(crate) fn check_role(
         &self,
         user: &User,
         request: &Request<'_>,
@@ -53,7 +53,7 @@ impl Rbac {
     }
 
     /// May `user` write this RoleBinding or ClusterRoleBinding?
-    pub fn check_binding(
+    pub(crate) fn check_binding(
         &self,
         user: &User,
         request: &Request<'_>,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Roles and bindings, found by subject.
 #[derive(Clone, Debug, Default)]
-pub struct Rbac {
+pub(crate) struct Rbac {
     /// By namespace, "" for ClusterRoles, then by name.
     roles: BTreeMap<String, BTreeMap<String, Role>>,
     bindings: HashMap<Key, Arc<Binding>>,
@@ -26,7 +26,7 @@ type Subjects = HashMap<String, HashMap<String, BTreeMap<String, (Arc<Binding>, 
 
 impl Rbac {
     /// Take in an object as it is now. Objects of other kinds are ignored.
-    pub fn apply(&mut self, object: &Value) {
+    pub(crate) fn apply(&mut self, object: &Value) {
         if !is_placed(object) {
             return;
         }
@@ -47,7 +47,7 @@ impl Rbac {
     }
 
     /// Forget an object.
-    pub fn delete(&mut self, object: &Value) {
+    pub(crate) fn delete(&mut self, object: &Value) {
         if !is_placed(object) {
             return;
         }
@@ -60,7 +60,7 @@ impl Rbac {
     }
 
     /// May `user` do this?
-    pub fn decide(&self, user: &User, action: &Action<'_>) -> Decision {
+    pub(crate) fn decide(&self, user: &User, action: &Action<'_>) -> Decision {
         if user.is_in(user::MASTERS) {
             return Decision::allow(String::new());
         }
@@ -88,7 +88,7 @@ impl Rbac {
     }
 
     /// All rules the user has in a namespace, or only those for the whole cluster if it is "".
-    pub fn rules_for(&self, user: &User, namespace: &str) -> Vec<Rule> {
+    pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> Vec<Rule> {
         let mut rules = if user.is_in(user::MASTERS) {
             Rule::everything().to_vec()
         } else {
@@ -101,7 +101,12 @@ impl Rbac {
     }
 
     /// The rules a role reference gives, or that there is no such role.
-    pub fn referenced(&self, kind: &str, name: &str, namespace: &str) -> Result<&[Rule], String> {
+    pub(crate) fn referenced(
+        &self,
+        kind: &str,
+        name: &str,
+        namespace: &str,
+    ) -> Result<&[Rule], String> {
         let (namespace, word) = match kind {
             "ClusterRole" => ("", "clusterrole"),
             // What has no namespace are the ClusterRoles, which a reference to a Role must not
@@ -115,17 +120,6 @@ impl Rbac {
             None => Err(format!(
                 "{word}.rbac.authorization.k8s.io {name:?} not found"
             )),
-        }
-    }
-
-    /// Fill in the rules of a ClusterRole that gathers them from others, before it is shown.
-    pub fn show(&self, cluster_role: &mut Value) {
-        let name = object::name(cluster_role).to_owned();
-        if self.aggregated.contains(&name)
-            && let Ok(rules) = self.referenced("ClusterRole", &name, "")
-        {
-            let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
-            object::map(cluster_role).insert("rules".into(), rules.into());
         }
     }
 

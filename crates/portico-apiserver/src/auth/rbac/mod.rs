@@ -14,14 +14,14 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use index::Rbac;
-pub use node::{check_node, forbidden};
-pub use request::{Action, Request};
-pub use rule::{Rule, uncovered};
+pub(crate) use index::Rbac;
+pub(crate) use node::{check_node, forbidden};
+pub(crate) use request::{Action, Request};
+pub(crate) use rule::{Rule, uncovered};
 
 /// May the user do it, and why (or why it could not be told).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     pub allowed: bool,
     pub reason: String,
 }

@@ -11,13 +11,13 @@ const NODE_LEASES: &str = "kube-node-lease";
 const SYSTEM: &str = "kube-system";
 const REPORT_PREFIX: &str = "portico-node-";
 
-/// To be asked once more when the body of a create request is known, with the name that stands in
-/// it.
-pub fn check_node(user: &User, request: &Request<'_>) -> Result<()> {
+/// Checks a request of a node. A create is checked once more with the name in its body, when that
+/// is known.
+pub(crate) fn check_node(user: &User, request: &Request<'_>) -> Result<()> {
     not_its_own(user, request).map_or(Ok(()), |why| Err(forbidden(request, &why)))
 }
 
-pub fn forbidden(request: &Request<'_>, why: &str) -> ApiError {
+pub(crate) fn forbidden(request: &Request<'_>, why: &str) -> ApiError {
     ApiError::forbidden(
         Subject {
             group: request.group,

@@ -1,4 +1,4 @@
-//! What somebody wants to do, and the answer when they may not.
+//! What a user wants to do, and the answer when they may not.
 
 use super::Decision;
 use crate::auth::User;
@@ -7,7 +7,7 @@ use portico_api::status::{ApiError, Subject};
 /// A request for a resource. `group` is "" for the core group, `namespace` and `name` are "" where
 /// there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     pub verb: &'a str,
     pub group: &'a str,
     pub resource: &'a str,
@@ -18,7 +18,7 @@ pub struct Request<'a> {
 
 /// Anything that can be asked of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action<'a> {
+pub(crate) enum Action<'a> {
     Resource(Request<'a>),
     /// `verb` is the HTTP method in lower case.
     NonResource {
@@ -34,7 +34,7 @@ impl<'a> From<Request<'a>> for Action<'a> {
 }
 
 impl Action<'_> {
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         match self {
             Self::Resource(request) => request.namespace,
             Self::NonResource { .. } => "",
@@ -42,7 +42,7 @@ impl Action<'_> {
     }
 
     /// The 403 for a decision that did not allow this.
-    pub fn forbidden(&self, user: &User, decision: &Decision) -> ApiError {
+    pub(crate) fn forbidden(&self, user: &User, decision: &Decision) -> ApiError {
         let mut why = escape(&self.refusal(&user.name));
         if !decision.reason.is_empty() {
             why = format!("{why}: {}", decision.reason);

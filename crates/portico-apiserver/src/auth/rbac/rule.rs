@@ -7,7 +7,7 @@ use std::fmt;
 
 /// A rule of a Role or ClusterRole. `*` stands for everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rule {
+pub(crate) struct Rule {
     pub verbs: Vec<String>,
     pub groups: Vec<String>,
     /// `services`, `services/status`, `*/status` (that subresource of everything), `services/*`
@@ -20,9 +20,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Nothing if the value is no rule: a list that cannot be read must not be taken for an empty
+    /// `None` if the value is no rule: a list that cannot be read must not be taken for an empty
     /// one, since no names means all names.
-    pub fn parse(value: &Value) -> Option<Self> {
+    pub(crate) fn parse(value: &Value) -> Option<Self> {
         Some(Self {
             verbs: strings(value, "verbs")?,
             groups: strings(value, "apiGroups")?,
@@ -32,7 +32,7 @@ impl Rule {
         })
     }
 
-    pub fn parse_all(rules: &Value) -> Vec<Self> {
+    pub(crate) fn parse_all(rules: &Value) -> Vec<Self> {
         rules
             .as_array()
             .into_iter()
@@ -42,7 +42,7 @@ impl Rule {
     }
 
     /// All verbs on all resources and all paths.
-    pub fn everything() -> [Self; 2] {
+    pub(crate) fn everything() -> [Self; 2] {
         let all = || vec!["*".to_owned()];
         [
             Self {
@@ -59,7 +59,7 @@ impl Rule {
         ]
     }
 
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let lists = [
             ("verbs", &self.verbs),
             ("apiGroups", &self.groups),
@@ -77,7 +77,7 @@ impl Rule {
         Value::Object(rule)
     }
 
-    pub fn allows(&self, action: &Action<'_>) -> bool {
+    pub(crate) fn allows(&self, action: &Action<'_>) -> bool {
         match action {
             Action::Resource(request) => self.allows_request(request),
             Action::NonResource { verb, path } => {
@@ -149,7 +149,7 @@ impl Rule {
 }
 
 /// What `wanted` allows and `own` does not, as rules that are easy to read.
-pub fn uncovered(own: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+pub(crate) fn uncovered(own: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let missing = wanted
         .iter()
         .flat_map(Rule::atoms)

@@ -36,7 +36,7 @@ pub(super) struct Subject {
 }
 
 impl Role {
-    pub fn parse(object: &Value) -> Self {
+    pub(super) fn parse(object: &Value) -> Self {
         let selectors = object::items(object, "aggregationRule.clusterRoleSelectors").to_vec();
         // Rules written into an aggregated role do not count: the gathered ones take their place.
         let rules = if selectors.is_empty() {
@@ -51,7 +51,7 @@ impl Role {
         }
     }
 
-    pub fn chooses(&self, labels: &Value) -> bool {
+    pub(super) fn chooses(&self, labels: &Value) -> bool {
         self.selectors
             .iter()
             .any(|selector| selects(selector, labels))
@@ -59,7 +59,7 @@ impl Role {
 }
 
 impl Binding {
-    pub fn parse(object: &Value) -> Self {
+    pub(super) fn parse(object: &Value) -> Self {
         let (namespace, name) = key(object);
         let subjects = object::items(object, "subjects")
             .iter()
@@ -74,7 +74,7 @@ impl Binding {
         }
     }
 
-    pub fn describe(&self, subject: &Subject) -> String {
+    pub(super) fn describe(&self, subject: &Subject) -> String {
         let Self {
             namespace,
             name,
@@ -95,7 +95,7 @@ impl Binding {
 
 impl Subject {
     /// A service account without a namespace is one of the binding's namespace.
-    pub fn parse(subject: &Value, binding_namespace: &str) -> Option<Self> {
+    pub(super) fn parse(subject: &Value, binding_namespace: &str) -> Option<Self> {
         let (kind, name) = (object::text(subject, "kind"), object::text(subject, "name"));
         let plain = |is_group| Self {
             is_group,

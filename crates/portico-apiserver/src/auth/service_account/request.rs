@@ -15,7 +15,7 @@ const MOST_SECONDS: i64 = 1 << 32;
 
 impl Tokens {
     /// Answer a TokenRequest for an existing ServiceAccount.
-    pub fn answer(
+    pub(crate) fn answer(
         &self,
         request: &Value,
         account: &Value,

@@ -310,6 +310,6 @@ fn key_set_holds_the_public_key() {
     };
     assert_eq!(
         [vec![4], part("x"), part("y")].concat(),
-        tokens.public_key()[26..]
+        tokens.key.public_key().as_ref()
     );
 }

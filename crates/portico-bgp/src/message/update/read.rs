@@ -110,7 +110,8 @@ impl Attributes {
             AS_PATH => {
                 self.path.as_path = as_path(Reader(value), four_octets).ok_or("a wrong AS_PATH")?
             }
-            // Of use only to who speaks two octets, and not worth a withdrawal where it is wrong.
+            // Only a speaker of two-octet AS numbers needs AS4_PATH, so that a wrong one elsewhere
+            // is ignored.
             AS4_PATH if !four_octets => {
                 self.path.as_path =
                     as_path(Reader(value), true).unwrap_or(std::mem::take(&mut self.path.as_path));

@@ -61,7 +61,7 @@ fn owner(version: u64) -> NodeReport {
 }
 
 impl World {
-    fn new() -> World {
+    fn new() -> Self {
         let service = json!({
             "metadata": {"namespace": "shop", "name": "web", "uid": "1", "resourceVersion": "10"},
             "spec": {"type": "LoadBalancer"},
@@ -71,7 +71,7 @@ impl World {
         for name in ["a", "b", "c"] {
             nodes.apply(&serde_json::from_value(json!({"metadata": {"name": name}})).unwrap());
         }
-        let mut world = World {
+        let mut world = Self {
             service,
             memory: Memory::default(),
             abilities: Abilities {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-pub fn surroundings(class: Option<&str>) -> Surroundings {
+pub(super) fn surroundings(class: Option<&str>) -> Surroundings {
     let ownership = Ownership::new("metal", class.map(str::to_owned));
     Surroundings {
         cluster: "kubernetes".to_owned(),
@@ -15,7 +15,7 @@ pub fn surroundings(class: Option<&str>) -> Surroundings {
     }
 }
 
-pub fn facts(service: Value) -> Facts {
+pub(super) fn facts(service: Value) -> Facts {
     Facts::of(
         &serde_json::from_value(service).unwrap(),
         &surroundings(None),

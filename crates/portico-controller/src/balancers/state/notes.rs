@@ -8,11 +8,11 @@ use portico_model::key::ObjectKey;
 use portico_view::Owner;
 
 /// The reason of the note that another node answers for an address.
-pub const OWNER_CHANGED: &str = "OwnerChanged";
+pub(crate) const OWNER_CHANGED: &str = "OwnerChanged";
 
-/// For people who look at the Events of a Service.
+/// What is to become an Event of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub(crate) struct Note {
     pub key: ObjectKey,
     pub uid: String,
     pub warning: bool,
@@ -35,7 +35,7 @@ impl State {
             return;
         };
         match call {
-            // Whoever waits has been told.
+            // A call that is pending has its Event already.
             Call::Ensure if entry.memory.is_pending() => {}
             // A controller that starts and finds everything in place has nothing to tell.
             Call::Ensure if facts.ingress.is_empty() || entry.memory.made.is_some() => {

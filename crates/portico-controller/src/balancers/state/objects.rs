@@ -18,7 +18,7 @@ use portico_model::key::ObjectKey;
 
 impl State {
     /// A Service is there, or changed: from the watch or in the answer to a write.
-    pub fn apply_service(&mut self, service: &Service, now: Instant) {
+    pub(crate) fn apply_service(&mut self, service: &Service, now: Instant) {
         let key = key_of(&service.metadata);
         let known = self.services.get(&key);
         let before = known.and_then(|entry| entry.facts.clone());
@@ -66,13 +66,13 @@ impl State {
         self.drop_if_done(&key);
     }
 
-    pub fn delete_service(&mut self, key: &ObjectKey) {
+    pub(crate) fn delete_service(&mut self, key: &ObjectKey) {
         self.lost(key);
         self.drop_if_done(key);
     }
 
     /// A list had none but these.
-    pub fn retain_services(&mut self, listed: &BTreeSet<ObjectKey>) {
+    pub(crate) fn retain_services(&mut self, listed: &BTreeSet<ObjectKey>) {
         let gone: Vec<ObjectKey> = self
             .services
             .keys()
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// What is neither ours nor has anything of ours is forgotten.
+    /// Forgets a Service that is neither ours nor has anything of ours.
     pub(super) fn drop_if_done(&mut self, key: &ObjectKey) {
         let Some(entry) = self.services.get(key) else {
             return;
@@ -121,30 +121,30 @@ impl State {
     }
 
     /// Says whether a pass over the nodes is due.
-    pub fn apply_node(&mut self, node: &Node) -> bool {
+    pub(crate) fn apply_node(&mut self, node: &Node) -> bool {
         self.nodes.apply(node)
     }
 
-    pub fn delete_node(&mut self, name: &str) -> bool {
+    pub(crate) fn delete_node(&mut self, name: &str) -> bool {
         self.nodes.delete(name)
     }
 
-    pub fn retain_nodes(&mut self, listed: &BTreeSet<ObjectKey>) -> bool {
+    pub(crate) fn retain_nodes(&mut self, listed: &BTreeSet<ObjectKey>) -> bool {
         self.nodes
             .retain(|name| listed.contains(&ObjectKey::new("", name)))
     }
 
-    pub fn apply_slice(&mut self, slice: &EndpointSlice) {
+    pub(crate) fn apply_slice(&mut self, slice: &EndpointSlice) {
         let services = self.slices.apply(slice);
         self.endpoints_changed(services);
     }
 
-    pub fn delete_slice(&mut self, key: &ObjectKey) {
+    pub(crate) fn delete_slice(&mut self, key: &ObjectKey) {
         let services = self.slices.delete(key);
         self.endpoints_changed(services.into_iter().collect());
     }
 
-    pub fn retain_slices(&mut self, listed: &BTreeSet<ObjectKey>) {
+    pub(crate) fn retain_slices(&mut self, listed: &BTreeSet<ObjectKey>) {
         let services = self.slices.retain(|key| listed.contains(key));
         self.endpoints_changed(services);
     }
@@ -170,21 +170,21 @@ impl State {
         }
     }
 
-    pub fn apply_report(&mut self, lease: &Lease, now: Instant, clock: Timestamp) {
+    pub(crate) fn apply_report(&mut self, lease: &Lease, now: Instant, clock: Timestamp) {
         let changed = self.reports.apply(lease, now, clock);
         self.reach_changed();
         self.reports_changed(&changed);
         self.hear(now);
     }
 
-    pub fn delete_report(&mut self, lease: &str, now: Instant) {
+    pub(crate) fn delete_report(&mut self, lease: &str, now: Instant) {
         let changed = self.reports.delete(lease);
         self.reach_changed();
         self.reports_changed(&changed);
         self.hear(now);
     }
 
-    pub fn retain_reports(&mut self, listed: &BTreeSet<ObjectKey>, now: Instant) {
+    pub(crate) fn retain_reports(&mut self, listed: &BTreeSet<ObjectKey>, now: Instant) {
         let missing = self
             .reports
             .missing(|lease| listed.iter().any(|key| &*key.name == lease));
@@ -194,7 +194,7 @@ impl State {
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         self.hear(now);
     }
 

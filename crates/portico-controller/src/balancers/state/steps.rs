@@ -20,13 +20,13 @@ use portico_model::key::ObjectKey;
 const PENDING: Duration = Duration::from_secs(5);
 /// Mere words of a condition are not written more often.
 const NEWS: Duration = Duration::from_secs(5);
-/// Writes for one Service in a row; more would be a quarrel with somebody.
+/// Writes for one Service in a row; more mean that another program keeps changing it back.
 const MOST_WRITES: u32 = 4;
 /// After such a quarrel.
 const QUARREL: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Write(Write),
     Call(Call, Box<Request>),
     /// Nothing to do now.
@@ -42,35 +42,35 @@ enum Owners {
 
 /// A patch of the status of a Service.
 #[derive(Debug)]
-pub struct Write {
+pub(crate) struct Write {
     pub what: &'static str,
     pub patch: Value,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
+pub(crate) enum Call {
     Ensure,
     UpdateNodes,
-    /// The same as `Ensure`, with everything looked at: somebody may have changed something.
+    /// The same as `Ensure`, with everything looked at: another program may have changed something.
     Resync,
     Delete,
-    /// Of what was made for a Service that is no more.
+    /// Delete the load balancer of a Service that is gone.
     DeleteOrphan,
 }
 
 /// How a call ended: what there is now, if it says so.
-pub type Called = Result<Option<Balancer>, ProviderError>;
+pub(crate) type Called = Result<Option<Balancer>, ProviderError>;
 
 impl State {
     /// The work on a Service begins.
-    pub fn begin(&mut self, key: &ObjectKey) {
+    pub(crate) fn begin(&mut self, key: &ObjectKey) {
         if let Some(entry) = self.services.get_mut(key) {
             entry.run = super::Run::default();
         }
     }
 
     /// What to do now for a Service that is worked on, with its provider.
-    pub fn next(&mut self, key: &ObjectKey, now: Instant, clock: Timestamp) -> Step {
+    pub(crate) fn next(&mut self, key: &ObjectKey, now: Instant, clock: Timestamp) -> Step {
         let Some(entry) = self.services.get(key) else {
             return Step::Rest(End::Done);
         };
@@ -175,7 +175,7 @@ impl State {
 
     /// What to write for a Service whose conditions may have changed, and when to look again. Its
     /// provider is not called.
-    pub fn next_conditions(
+    pub(crate) fn next_conditions(
         &mut self,
         key: &ObjectKey,
         now: Instant,
@@ -381,14 +381,14 @@ impl State {
     }
 
     /// A write failed, and how to go on.
-    pub fn write_failed(&mut self, key: &ObjectKey, end: End) {
+    pub(crate) fn write_failed(&mut self, key: &ObjectKey, end: End) {
         if let Some(entry) = self.services.get_mut(key) {
             entry.run.write_failed = Some(end);
         }
     }
 
     /// A call ended.
-    pub fn called(&mut self, key: &ObjectKey, call: Call, result: Called, now: Instant) {
+    pub(crate) fn called(&mut self, key: &ObjectKey, call: Call, result: Called, now: Instant) {
         let ip_mode = self.surroundings.load_balancer_ip_mode;
         let result = result.map(|balancer| balancer.map(|balancer| as_stored(balancer, ip_mode)));
         let pending = matches!(&result, Ok(Some(balancer)) if balancer.pending.is_some());
@@ -418,7 +418,7 @@ impl State {
     }
 
     /// When a Service is to be compared with what its provider has.
-    pub fn check_at(&self, key: &ObjectKey) -> Option<Instant> {
+    pub(crate) fn check_at(&self, key: &ObjectKey) -> Option<Instant> {
         self.services.get(key).and_then(|entry| entry.memory.check)
     }
 }
@@ -456,7 +456,7 @@ impl Entry {
 
 /// What a call asked for, shared with what others ask for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub(super) struct Asked {
     pub request: Arc<Request>,
     pub nodes: Arc<[Node]>,
     pub endpoints: Arc<[Endpoint]>,

@@ -35,7 +35,7 @@ fn balancer() -> Balancer {
 }
 
 impl World {
-    fn new(abilities: Abilities) -> World {
+    fn new(abilities: Abilities) -> Self {
         let ownership = Ownership::new("metal", None);
         let surroundings = Surroundings {
             cluster: "c".into(),
@@ -47,7 +47,7 @@ impl World {
         let state = State::new(surroundings, "metal", abilities, Duration::from_secs(600));
         let service = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "1", "finalizers": []},
             "spec": {"type": "LoadBalancer"}, "status": {}});
-        let mut world = World {
+        let mut world = Self {
             state,
             service,
             now: Instant::now(),
@@ -58,8 +58,8 @@ impl World {
     }
 
     /// A Service that has its load balancer.
-    fn settled(abilities: Abilities) -> World {
-        let mut world = World::new(abilities);
+    fn settled(abilities: Abilities) -> Self {
+        let mut world = Self::new(abilities);
         world.run(|call| match call {
             Call::Ensure => Ok(Some(balancer())),
             _ => panic!("{call:?}"),

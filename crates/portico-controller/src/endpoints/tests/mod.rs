@@ -19,13 +19,13 @@ use super::*;
 use crate::light::LightService;
 
 /// A Service as the watch of Services has it.
-pub fn light(service: Service) -> Arc<LightService> {
+pub(super) fn light(service: Service) -> Arc<LightService> {
     Arc::new(LightService(service))
 }
 
 /// The objects of one namespace, and what a server does with the writes of a plan.
 #[derive(Default)]
-pub struct World {
+pub(super) struct World {
     pub service: Option<Service>,
     pub pods: BTreeMap<String, Pod>,
     pub nodes: BTreeMap<String, Node>,
@@ -37,7 +37,7 @@ pub struct World {
 
 impl World {
     /// A Service on port 80 that selects `app=a`, and two nodes in zones `east` and `west`.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut world = Self {
             max_per_slice: 100,
             ..Self::default()
@@ -49,20 +49,20 @@ impl World {
         world
     }
 
-    pub fn with(service_patch: Value) -> Self {
+    pub(super) fn with(service_patch: Value) -> Self {
         Self {
             service: Some(service(service_patch)),
             ..Self::new()
         }
     }
 
-    pub fn pod(&mut self, name: &str, ip: &str, patch: Value) -> &mut Self {
+    pub(super) fn pod(&mut self, name: &str, ip: &str, patch: Value) -> &mut Self {
         self.pods.insert(name.into(), pod(name, ip, patch));
         self
     }
 
     /// Ready Pods with addresses in `10.<net>.0.0/24`.
-    pub fn pods(&mut self, net: u8, count: u8) {
+    pub(super) fn pods(&mut self, net: u8, count: u8) {
         for i in 0..count {
             self.pod(
                 &format!("p{net}-{i}"),
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    pub fn index(&self) -> Index {
+    pub(super) fn index(&self) -> Index {
         let mut index = Index::default();
         self.service
             .iter()
@@ -88,16 +88,16 @@ impl World {
         index
     }
 
-    pub fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> Plan {
         plan(&self.index().snapshot(&web()), self.max_per_slice, None)
     }
 
-    pub fn plan_endpoints(&self) -> EndpointsPlan {
+    pub(super) fn plan_endpoints(&self) -> EndpointsPlan {
         plan_endpoints(&self.index().snapshot(&web()), None)
     }
 
     /// Applies the plan as a server would and returns it.
-    pub fn sync(&mut self) -> Plan {
+    pub(super) fn sync(&mut self) -> Plan {
         let plan = self.plan();
         for slice in &plan.create {
             self.writes += 1;
@@ -125,7 +125,7 @@ impl World {
         plan
     }
 
-    pub fn store(&mut self, name: &str, mut slice: EndpointSlice) {
+    pub(super) fn store(&mut self, name: &str, mut slice: EndpointSlice) {
         self.writes += 1;
         slice.metadata.name = Some(name.into());
         slice.metadata.uid.get_or_insert(format!("uid-{name}"));
@@ -133,7 +133,7 @@ impl World {
         self.slices.insert(name.into(), slice);
     }
 
-    pub fn sync_endpoints(&mut self) {
+    pub(super) fn sync_endpoints(&mut self) {
         match self.plan_endpoints() {
             EndpointsPlan::Keep => {}
             EndpointsPlan::Create(endpoints) | EndpointsPlan::Update(endpoints) => {
@@ -143,18 +143,18 @@ impl World {
         }
     }
 
-    pub fn only_slice(&self) -> &EndpointSlice {
+    pub(super) fn only_slice(&self) -> &EndpointSlice {
         assert_eq!(self.slices.len(), 1, "{:?}", self.slices);
         self.slices.values().next().unwrap()
     }
 
-    pub fn only_endpoint(&self) -> &Endpoint {
+    pub(super) fn only_endpoint(&self) -> &Endpoint {
         let endpoints = self.only_slice().endpoints.as_ref().unwrap();
         assert_eq!(endpoints.len(), 1, "{endpoints:?}");
         &endpoints[0]
     }
 
-    pub fn sizes(&self) -> Vec<usize> {
+    pub(super) fn sizes(&self) -> Vec<usize> {
         let mut sizes: Vec<_> = self
             .slices
             .values()
@@ -165,11 +165,11 @@ impl World {
     }
 }
 
-pub fn web() -> ObjectKey {
+pub(super) fn web() -> ObjectKey {
     ObjectKey::new("shop", "web")
 }
 
-pub fn service(patch: Value) -> Service {
+pub(super) fn service(patch: Value) -> Service {
     let mut service = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "service-1", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {
@@ -183,7 +183,7 @@ pub fn service(patch: Value) -> Service {
     serde_json::from_value(service).unwrap()
 }
 
-pub fn pod(name: &str, ip: &str, patch: Value) -> Pod {
+pub(super) fn pod(name: &str, ip: &str, patch: Value) -> Pod {
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}"), "labels": {"app": "a"}},
         "spec": {"nodeName": "n1", "containers": []},
@@ -197,21 +197,21 @@ pub fn pod(name: &str, ip: &str, patch: Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-pub fn node(name: &str, zone: Option<&str>) -> Node {
+pub(super) fn node(name: &str, zone: Option<&str>) -> Node {
     let labels = zone.map(|zone| json!({LABEL_ZONE: zone}));
     serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
 }
 
-pub fn not_ready() -> Value {
+pub(super) fn not_ready() -> Value {
     json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
 }
 
-pub fn terminating() -> Value {
+pub(super) fn terminating() -> Value {
     json!({"metadata": {"deletionTimestamp": "2026-01-01T01:00:00Z"}})
 }
 
 /// A JSON merge patch.
-pub fn merge(target: &mut Value, patch: Value) {
+pub(super) fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         return *target = patch;
     };

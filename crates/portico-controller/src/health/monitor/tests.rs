@@ -215,7 +215,7 @@ fn failing(slice: &EndpointSlice) -> Option<&str> {
     annotations.get(FAILING).map(String::as_str)
 }
 
-/// The attack: whoever may write a slice has the controller ask whatever they like.
+/// The attack: the writer of a slice has the controller send requests wherever they like.
 #[test]
 fn addresses_outside_of_the_ranges_are_never_asked_and_the_slice_says_so() {
     let mut monitor = monitor();
@@ -270,7 +270,7 @@ fn nodes_and_their_pods_are_asked_from_when_they_are_known() {
     assert_eq!(readiness(&wanted), [Some(true), Some(true)]);
     assert_eq!(failing(&wanted), None);
     monitor.apply(wanted, START).unwrap();
-    // The node goes, and nobody asks its addresses any more.
+    // The node goes, and its addresses are not probed any more.
     monitor.set_networks(Networks::default(), START);
     assert_eq!(round(&mut monitor, Duration::from_secs(60), &[]), 0);
 }

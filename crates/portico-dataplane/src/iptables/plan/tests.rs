@@ -29,8 +29,8 @@ const BUILT_IN: [(Table, &str); 7] = [
 ];
 
 impl Kernel {
-    fn new() -> Kernel {
-        Kernel {
+    fn new() -> Self {
+        Self {
             chains: BUILT_IN
                 .into_iter()
                 .map(|(table, name)| ((table, name.to_owned()), Vec::new()))
@@ -134,7 +134,7 @@ impl Kernel {
 
     /// The same, with the rules of chains that all share in no particular order, but for their
     /// ends.
-    fn unordered(mut self, planner: &Planner<'_>) -> Kernel {
+    fn unordered(mut self, planner: &Planner<'_>) -> Self {
         for shared in Shared::ALL {
             let end = tail(shared, planner.rules, planner.family).len();
             if let Some(rules) = self
@@ -418,7 +418,7 @@ proptest! {
         let (after, mut fresh) = (wanted(after), Kernel::new());
         repair(&mut kernel, &new, &after, limit);
         repair(&mut fresh, &new, &after, limit);
-        // The chain against martians may be somebody else's by now; it stays.
+        // The chain against martians may belong to another program by now; it stays.
         kernel.chains.retain(|(_, name), _| name != MARTIANS);
         fresh.chains.retain(|(_, name), _| name != MARTIANS);
         for kernel in [&mut kernel, &mut fresh] {

@@ -12,7 +12,7 @@ fn table() -> ForwardingTable {
     testing::table(vec![testing::port("web", 1, &[1, 2])])
 }
 
-/// Somebody does something to the kernel, behind the daemon's back.
+/// Another program changes the kernel without the daemon's knowledge.
 fn after(happening: &[Operation]) -> Differences {
     let mut kernel = Fake::new(&["127.0.0.1", "172.30.0.11"]);
     let open = |kernel: &Fake| Ipvs::new(kernel.clone(), "rr".into(), Vec::new());

@@ -5,53 +5,44 @@ use crate::netlink::{Message, Messages, flags};
 use portico_model::table::Family;
 use std::net::IpAddr;
 
+/// The name of the link, as kube-proxy has it.
 pub const LINK: &str = "kube-ipvs0";
 const KIND: &str = "dummy";
 
-const NEW_LINK: u16 = 16;
-const DELETE_LINK: u16 = 17;
-const GET_LINK: u16 = 18;
-const NEW_ADDRESS: u16 = 20;
-const DELETE_ADDRESS: u16 = 21;
-const GET_ADDRESS: u16 = 22;
-
-/// Of a link.
+/// The length of struct ifinfomsg.
 const LINK_HEADER: usize = 16;
-const NAME: u16 = 3;
-const INFO: u16 = 18;
-const INFO_KIND: u16 = 1;
 
-/// Of an address.
+/// The length of struct ifaddrmsg.
 const ADDRESS_HEADER: usize = 8;
-const ADDRESS: u16 = 1;
-const LOCAL: u16 = 2;
 
-pub fn create() -> Messages {
+pub(crate) fn create() -> Messages {
     let mut m = Messages::new();
     m.message(
-        NEW_LINK,
+        libc::RTM_NEWLINK,
         flags::CREATE | flags::EXCLUSIVE | flags::ACK,
         |m| {
             m.raw(&[0; LINK_HEADER]);
-            m.put_str(NAME, LINK);
-            m.nested(INFO, |m| m.put_str(INFO_KIND, KIND));
+            m.put_str(libc::IFLA_IFNAME, LINK);
+            m.nested(libc::IFLA_LINKINFO, |m| {
+                m.put_str(libc::IFLA_INFO_KIND, KIND)
+            });
         },
     );
     m
 }
 
-pub fn find() -> Messages {
+pub(crate) fn find() -> Messages {
     let mut m = Messages::new();
-    m.message(GET_LINK, 0, |m| {
+    m.message(libc::RTM_GETLINK, 0, |m| {
         m.raw(&[0; LINK_HEADER]);
-        m.put_str(NAME, LINK);
+        m.put_str(libc::IFLA_IFNAME, LINK);
     });
     m
 }
 
-pub fn remove(index: u32) -> Messages {
+pub(crate) fn remove(index: u32) -> Messages {
     let mut m = Messages::new();
-    m.message(DELETE_LINK, flags::ACK, |m| {
+    m.message(libc::RTM_DELLINK, flags::ACK, |m| {
         m.raw(&[0; 4]);
         m.raw(&index.to_ne_bytes());
         m.raw(&[0; 8]);
@@ -60,7 +51,7 @@ pub fn remove(index: u32) -> Messages {
 }
 
 /// The number of our link; `None` if it is another's, of another kind.
-pub fn parse_link(message: &Message) -> Option<u32> {
+pub(crate) fn parse_link(message: &Message) -> Option<u32> {
     let index = message
         .payload
         .get(4..)?
@@ -69,20 +60,20 @@ pub fn parse_link(message: &Message) -> Option<u32> {
     let attributes = message.attributes(LINK_HEADER);
     let kind = attributes
         .clone()
-        .find_kind(INFO)?
+        .find_kind(libc::IFLA_LINKINFO)?
         .nested()
-        .find_kind(INFO_KIND)?;
-    let ours =
-        attributes.clone().find_kind(NAME)?.text() == Some(LINK) && kind.text() == Some(KIND);
+        .find_kind(libc::IFLA_INFO_KIND)?;
+    let ours = attributes.clone().find_kind(libc::IFLA_IFNAME)?.text() == Some(LINK)
+        && kind.text() == Some(KIND);
     ours.then_some(index)
 }
 
-pub fn bind(m: &mut Messages, index: u32, address: IpAddr) {
-    change(m, NEW_ADDRESS, flags::CREATE, index, address);
+pub(crate) fn bind(m: &mut Messages, index: u32, address: IpAddr) {
+    change(m, libc::RTM_NEWADDR, flags::CREATE, index, address);
 }
 
-pub fn unbind(m: &mut Messages, index: u32, address: IpAddr) {
-    change(m, DELETE_ADDRESS, 0, index, address);
+pub(crate) fn unbind(m: &mut Messages, index: u32, address: IpAddr) {
+    change(m, libc::RTM_DELADDR, 0, index, address);
 }
 
 fn change(m: &mut Messages, kind: u16, flags: u16, index: u32, address: IpAddr) {
@@ -95,29 +86,31 @@ fn change(m: &mut Messages, kind: u16, flags: u16, index: u32, address: IpAddr) 
             0,
         ]);
         m.raw(&index.to_ne_bytes());
-        m.put(LOCAL, &bytes);
-        m.put(ADDRESS, &bytes);
+        m.put(libc::IFA_LOCAL, &bytes);
+        m.put(libc::IFA_ADDRESS, &bytes);
     });
 }
 
-pub fn list_addresses() -> Messages {
+pub(crate) fn list_addresses() -> Messages {
     let mut m = Messages::new();
-    m.message(GET_ADDRESS, flags::DUMP, |m| m.raw(&[0; ADDRESS_HEADER]));
+    m.message(libc::RTM_GETADDR, flags::DUMP, |m| {
+        m.raw(&[0; ADDRESS_HEADER])
+    });
     m
 }
 
-/// Of which link, and which.
-pub fn parse_address(message: &Message) -> Option<(u32, IpAddr)> {
+/// The number of the link, and the address.
+pub(crate) fn parse_address(message: &Message) -> Option<(u32, IpAddr)> {
     let index = message
         .payload
         .get(4..)?
         .first_chunk()
         .map(|bytes| u32::from_ne_bytes(*bytes))?;
     let attributes = message.attributes(ADDRESS_HEADER);
-    // At the end of a tunnel ADDRESS is the other side's.
+    // At the end of a tunnel libc::IFA_ADDRESS is the other side's.
     let found = attributes
         .clone()
-        .find_kind(LOCAL)
-        .or_else(|| attributes.clone().find_kind(ADDRESS))?;
+        .find_kind(libc::IFA_LOCAL)
+        .or_else(|| attributes.clone().find_kind(libc::IFA_ADDRESS))?;
     Some((index, address(message.family()?, found.data)?))
 }

@@ -3,56 +3,18 @@
 use super::{address, family_number, octets, protocol};
 use crate::ipvs::server::At;
 use crate::ipvs::sets::{Entry, Set};
+use crate::netlink::uapi::*;
 use crate::netlink::{Attribute, Message, Messages, flags};
 use ipnet::IpNet;
 use portico_model::table::Family;
 use std::io;
 use std::net::IpAddr;
 
-const SUBSYSTEM: u8 = 6;
-const PROTOCOL_VERSION: u8 = 6;
-/// In the kernel's own byte order is nothing here.
-const NETWORK_ORDER: u16 = 0x4000;
-
-/// Commands.
-const CREATE: u8 = 2;
-const DESTROY: u8 = 3;
-const SWAP: u8 = 6;
-const LIST: u8 = 7;
-const ADD: u8 = 9;
-const DELETE: u8 = 10;
-
-/// Of a command.
-const VERSION: u16 = 1;
-const NAME: u16 = 2;
-/// The type, or with `SWAP` the name of the other set.
-const TYPE: u16 = 3;
-const REVISION: u16 = 4;
-const FAMILY: u16 = 5;
-const FLAGS: u16 = 6;
-const DATA: u16 = 7;
-/// Several [`DATA`].
-const ENTRIES: u16 = 8;
-const LINE: u16 = 9;
-/// Of [`FLAGS`]: names only, or without entries.
-const ONLY_NAMES: u32 = 1 << 1;
-const ONLY_HEADERS: u32 = 1 << 2;
-
-/// Of data.
-const IP: u16 = 1;
-const CIDR: u16 = 3;
-const PORT: u16 = 4;
-const PORT_TO: u16 = 5;
-const PROTOCOL: u16 = 7;
-const MOST: u16 = 19;
-const IP2: u16 = 20;
-const CIDR2: u16 = 21;
-
 /// How many entries a set takes at first. It is kube-proxy's number: one that comes back uses a set
 /// of its name only if that is of its size.
-pub const USUAL: u32 = 1 << 16;
+pub(crate) const USUAL: u32 = 1 << 16;
 /// And once that was not enough. What a set costs depends on how many there are.
-pub const LARGE: u32 = 1 << 20;
+pub(crate) const LARGE: u32 = 1 << 20;
 /// Entries in one message; it has to be shorter than 64 KiB.
 const TOGETHER: usize = 400;
 
@@ -63,29 +25,35 @@ fn command(
     name: &str,
     body: impl FnOnce(&mut Messages),
 ) {
-    m.netfilter(SUBSYSTEM, command, flags, 0, |m| {
-        m.put_u8(VERSION, PROTOCOL_VERSION);
+    m.netfilter(NFNL_SUBSYS_IPSET, command, flags, 0, |m| {
+        m.put_u8(IPSET_ATTR_PROTOCOL, IPSET_PROTOCOL_MIN);
         if !name.is_empty() {
-            m.put_str(NAME, name);
+            m.put_str(IPSET_ATTR_SETNAME, name);
         }
         body(m);
     });
 }
 
 /// Fails if it is there.
-pub fn create(m: &mut Messages, name: &str, set: Set, family: Family, most: u32) {
-    command(m, CREATE, flags::CREATE | flags::EXCLUSIVE, name, |m| {
-        m.put_str(TYPE, set.kind());
-        m.put_u8(REVISION, revision(set));
-        m.put_u8(FAMILY, family_of(set, family));
-        m.nested(DATA, |m| match set {
-            Set::HealthCheck => {
-                m.put_u16_be(PORT | NETWORK_ORDER, 0);
-                m.put_u16_be(PORT_TO | NETWORK_ORDER, u16::MAX);
-            }
-            _ => m.put_u32_be(MOST | NETWORK_ORDER, most),
-        });
-    });
+pub(crate) fn create(m: &mut Messages, name: &str, set: Set, family: Family, most: u32) {
+    command(
+        m,
+        IPSET_CMD_CREATE,
+        flags::CREATE | flags::EXCLUSIVE,
+        name,
+        |m| {
+            m.put_str(IPSET_ATTR_TYPENAME, set.kind());
+            m.put_u8(IPSET_ATTR_REVISION, revision(set));
+            m.put_u8(IPSET_ATTR_FAMILY, family_of(set, family));
+            m.nested(IPSET_ATTR_DATA, |m| match set {
+                Set::HealthCheck => {
+                    m.put_u16_be(IPSET_ATTR_PORT | NLA_F_NET_BYTEORDER, 0);
+                    m.put_u16_be(IPSET_ATTR_PORT_TO | NLA_F_NET_BYTEORDER, u16::MAX);
+                }
+                _ => m.put_u32_be(IPSET_ATTR_MAXELEM | NLA_F_NET_BYTEORDER, most),
+            });
+        },
+    );
 }
 
 /// A set of ports is of no family.
@@ -108,31 +76,33 @@ fn revision(set: Set) -> u8 {
     }
 }
 
-pub fn destroy(m: &mut Messages, name: &str) {
-    command(m, DESTROY, 0, name, |_| {});
+pub(crate) fn destroy(m: &mut Messages, name: &str) {
+    command(m, IPSET_CMD_DESTROY, 0, name, |_| {});
 }
 
-/// Each has the other's entries then.
-pub fn swap(m: &mut Messages, name: &str, other: &str) {
-    command(m, SWAP, 0, name, |m| m.put_str(TYPE, other));
+/// Exchanges the entries of two sets.
+pub(crate) fn swap(m: &mut Messages, name: &str, other: &str) {
+    command(m, IPSET_CMD_SWAP, 0, name, |m| {
+        m.put_str(IPSET_ATTR_SETNAME2, other)
+    });
 }
 
 /// What is there already, or not there, is no error.
-pub fn add(m: &mut Messages, name: &str, entries: &[Entry]) {
-    change(m, ADD, name, entries);
+pub(crate) fn add(m: &mut Messages, name: &str, entries: &[Entry]) {
+    change(m, IPSET_CMD_ADD, name, entries);
 }
 
-pub fn delete(m: &mut Messages, name: &str, entries: &[Entry]) {
-    change(m, DELETE, name, entries);
+pub(crate) fn delete(m: &mut Messages, name: &str, entries: &[Entry]) {
+    change(m, IPSET_CMD_DEL, name, entries);
 }
 
 fn change(m: &mut Messages, what: u8, name: &str, entries: &[Entry]) {
     for together in entries.chunks(TOGETHER) {
         command(m, what, 0, name, |m| {
-            m.put_u32(LINE, 0);
-            m.nested(ENTRIES, |m| {
+            m.put_u32(IPSET_ATTR_LINENO, 0);
+            m.nested(IPSET_ATTR_ADT, |m| {
                 for entry in together {
-                    m.nested(DATA, |m| data(m, entry));
+                    m.nested(IPSET_ATTR_DATA, |m| data(m, entry));
                 }
             });
         });
@@ -141,72 +111,86 @@ fn change(m: &mut Messages, what: u8, name: &str, entries: &[Entry]) {
 
 fn data(m: &mut Messages, entry: &Entry) {
     match entry {
-        Entry::Address(address) => put_address(m, IP, *address),
-        Entry::Port(_, port) => m.put_u16_be(PORT | NETWORK_ORDER, *port),
+        Entry::Address(address) => put_address(m, IPSET_ATTR_IP, *address),
+        Entry::Port(_, port) => m.put_u16_be(IPSET_ATTR_PORT | NLA_F_NET_BYTEORDER, *port),
         Entry::At(at) => put_at(m, at),
         Entry::Loop(at) => {
             put_at(m, at);
-            put_address(m, IP2, at.address);
+            put_address(m, IPSET_ATTR_IP2, at.address);
         }
         Entry::Source(at, network) => {
             put_at(m, at);
-            put_address(m, IP2, network.addr());
-            m.put_u8(CIDR2, network.prefix_len());
+            put_address(m, IPSET_ATTR_IP2, network.addr());
+            m.put_u8(IPSET_ATTR_CIDR2, network.prefix_len());
         }
     }
 }
 
 fn put_at(m: &mut Messages, at: &At) {
-    put_address(m, IP, at.address);
-    m.put_u16_be(PORT | NETWORK_ORDER, at.port);
-    m.put_u8(PROTOCOL, at.protocol.number());
+    put_address(m, IPSET_ATTR_IP, at.address);
+    m.put_u16_be(IPSET_ATTR_PORT | NLA_F_NET_BYTEORDER, at.port);
+    m.put_u8(IPSET_ATTR_PROTO, at.protocol.number());
 }
 
 fn put_address(m: &mut Messages, kind: u16, address: IpAddr) {
-    let inner = if address.is_ipv4() { 1 } else { 2 };
-    m.nested(kind, |m| m.put(inner | NETWORK_ORDER, &octets(address)));
+    let inner = if address.is_ipv4() {
+        IPSET_ATTR_IPADDR_IPV4
+    } else {
+        IPSET_ATTR_IPADDR_IPV6
+    };
+    m.nested(kind, |m| {
+        m.put(inner | NLA_F_NET_BYTEORDER, &octets(address))
+    });
 }
 
 /// The names of all sets.
-pub fn list_names() -> Messages {
-    list("", Some(ONLY_NAMES))
+pub(crate) fn list_names() -> Messages {
+    list("", Some(IPSET_FLAG_LIST_SETNAME))
 }
 
 /// How a set was made.
-pub fn list_header(name: &str) -> Messages {
-    list(name, Some(ONLY_HEADERS))
+pub(crate) fn list_header(name: &str) -> Messages {
+    list(name, Some(IPSET_FLAG_LIST_HEADER))
 }
 
 /// A set with its entries.
-pub fn list_entries(name: &str) -> Messages {
+pub(crate) fn list_entries(name: &str) -> Messages {
     list(name, None)
 }
 
 fn list(name: &str, only: Option<u32>) -> Messages {
     let mut m = Messages::new();
-    command(&mut m, LIST, flags::DUMP, name, |m| {
+    command(&mut m, IPSET_CMD_LIST, flags::DUMP, name, |m| {
         if let Some(only) = only {
-            m.put_u32_be(FLAGS | NETWORK_ORDER, only);
+            m.put_u32_be(IPSET_ATTR_FLAGS | NLA_F_NET_BYTEORDER, only);
         }
     });
     m
 }
 
-pub fn parse_name(message: &Message) -> Option<String> {
-    Some(message.attributes(4).find_kind(NAME)?.text()?.to_owned())
+pub(crate) fn parse_name(message: &Message) -> Option<String> {
+    Some(
+        message
+            .attributes(4)
+            .find_kind(IPSET_ATTR_SETNAME)?
+            .text()?
+            .to_owned(),
+    )
 }
 
 /// A part of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub(crate) struct Part {
     /// Whether it is as [`create`] makes it; not in every part.
     pub as_made: Option<bool>,
     pub entries: Vec<Entry>,
 }
 
-pub fn parse_part(message: &Message, set: Set, family: Family) -> Option<Part> {
+pub(crate) fn parse_part(message: &Message, set: Set, family: Family) -> Option<Part> {
     let find = |kind| message.attributes(4).find_kind(kind);
-    let entries = find(ENTRIES).into_iter().flat_map(|all| all.nested());
+    let entries = find(IPSET_ATTR_ADT)
+        .into_iter()
+        .flat_map(|all| all.nested());
     let entries = entries.filter_map(|one| parse_entry(&one, set, family));
     let has_room = |data: Attribute| {
         let number = |kind| {
@@ -215,18 +199,21 @@ pub fn parse_part(message: &Message, set: Set, family: Family) -> Option<Part> {
                 .and_then(|number| number.u16_be())
         };
         match set {
-            Set::HealthCheck => (number(PORT), number(PORT_TO)) == (Some(0), Some(u16::MAX)),
+            Set::HealthCheck => {
+                (number(IPSET_ATTR_PORT), number(IPSET_ATTR_PORT_TO)) == (Some(0), Some(u16::MAX))
+            }
             _ => data
                 .nested()
-                .find_kind(MOST)
+                .find_kind(IPSET_ATTR_MAXELEM)
                 .and_then(|most| most.u32_be())
                 .is_some_and(|most| most >= USUAL),
         }
     };
-    let as_made = find(TYPE).map(|kind| {
+    let as_made = find(IPSET_ATTR_TYPENAME).map(|kind| {
         kind.text() == Some(set.kind())
-            && find(FAMILY).and_then(|number| number.u8()) == Some(family_of(set, family))
-            && find(DATA).is_some_and(has_room)
+            && find(IPSET_ATTR_FAMILY).and_then(|number| number.u8())
+                == Some(family_of(set, family))
+            && find(IPSET_ATTR_DATA).is_some_and(has_room)
     });
     Some(Part {
         as_made,
@@ -238,30 +225,30 @@ fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
     let find = |kind| data.nested().find_kind(kind);
     let ip = |kind| parse_address(&find(kind)?);
     if matches!(set, Set::Bound | Set::ClusterAddresses | Set::Leaving) {
-        return ip(IP).map(Entry::Address);
+        return ip(IPSET_ATTR_IP).map(Entry::Address);
     }
     if set == Set::HealthCheck {
-        return Some(Entry::Port(family, find(PORT)?.u16_be()?));
+        return Some(Entry::Port(family, find(IPSET_ATTR_PORT)?.u16_be()?));
     }
     let at = At {
-        address: ip(IP)?,
-        port: find(PORT)?.u16_be()?,
-        protocol: protocol(find(PROTOCOL)?.u8()?)?,
+        address: ip(IPSET_ATTR_IP)?,
+        port: find(IPSET_ATTR_PORT)?.u16_be()?,
+        protocol: protocol(find(IPSET_ATTR_PROTO)?.u8()?)?,
     };
     match set {
         Set::Sources => {
-            let address = ip(IP2)?;
+            let address = ip(IPSET_ATTR_IP2)?;
             let whole = if address.is_ipv4() { 32 } else { 128 };
-            let length = find(CIDR2)
-                .or_else(|| find(CIDR))
+            let length = find(IPSET_ATTR_CIDR2)
+                .or_else(|| find(IPSET_ATTR_CIDR))
                 .and_then(|length| length.u8())
                 .unwrap_or(whole);
             IpNet::new(address, length)
                 .ok()
                 .map(|network| Entry::Source(at, network))
         }
-        // Somebody else's way of using it is not understood, and so repaired.
-        Set::LoopBack if ip(IP2)? != at.address => None,
+        // An entry of another form is not understood, and so replaced.
+        Set::LoopBack if ip(IPSET_ATTR_IP2)? != at.address => None,
         Set::LoopBack => Some(Entry::Loop(at)),
         _ => Some(Entry::At(at)),
     }
@@ -269,7 +256,7 @@ fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
 
 fn parse_address(nested: &Attribute) -> Option<IpAddr> {
     let inner = nested.nested().next()?;
-    let family = if inner.kind == 1 {
+    let family = if inner.kind == IPSET_ATTR_IPADDR_IPV4 {
         Family::V4
     } else {
         Family::V6
@@ -277,25 +264,23 @@ fn parse_address(nested: &Attribute) -> Option<IpAddr> {
     address(family_number(family), inner.data)
 }
 
-const FULL: i32 = 4352;
-
-pub fn is_full(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(FULL)
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(IPSET_ERR_HASH_FULL)
 }
 
 /// The subsystem has errors of its own.
-pub fn explain(error: io::Error) -> io::Error {
+pub(crate) fn explain(error: io::Error) -> io::Error {
     let words = match error.raw_os_error() {
-        Some(4097) => "the kernel speaks another version of the protocol of sets",
-        Some(4098) => {
+        Some(IPSET_ERR_PROTOCOL) => "the kernel speaks another version of the protocol of sets",
+        Some(IPSET_ERR_FIND_TYPE) => {
             "the kernel does not have this type of set (module ip_set_hash_… or ip_set_bitmap_port)"
         }
-        Some(4099) => "there are as many sets as the kernel allows",
-        Some(4100) => "the set is in use",
-        Some(4101) => "there is a set with that name",
-        Some(4102) => "the sets are of different types",
-        Some(4103) => "it is there already, or not there",
-        Some(FULL) => "the set is full",
+        Some(IPSET_ERR_MAX_SETS) => "there are as many sets as the kernel allows",
+        Some(IPSET_ERR_BUSY) => "the set is in use",
+        Some(IPSET_ERR_EXIST_SETNAME2) => "there is a set with that name",
+        Some(IPSET_ERR_TYPE_MISMATCH) => "the sets are of different types",
+        Some(IPSET_ERR_EXIST) => "it is there already, or not there",
+        Some(IPSET_ERR_HASH_FULL) => "the set is full",
         _ => return error,
     };
     io::Error::other(words)

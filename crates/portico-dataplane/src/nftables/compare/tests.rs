@@ -6,8 +6,8 @@ use crate::Dataplane;
 use crate::testing::{port, table, web};
 use portico_model::table::Family;
 
-/// Two Services, one of which is asked about; then somebody does something to the kernel, behind
-/// the daemon's back.
+/// Two Services, one of which is asked about; then another program changes the kernel without the
+/// daemon's knowledge.
 fn after(happening: impl Fn(&Fake)) -> Differences {
     let wanted = table(vec![port("web", 1, &[1, 2]), port("other", 2, &[3])]);
     let kernel = Fake::new();

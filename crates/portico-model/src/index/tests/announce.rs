@@ -94,7 +94,7 @@ fn local_names_the_nodes_with_ready_endpoints() {
         slice("b", json!([here("10.244.0.3")])),
     ]);
     assert_eq!(nodes(&index), ["here", "there"]);
-    // One that ends counts only where nobody is ready.
+    // A terminating endpoint counts only where none is ready.
     apply(
         &mut index,
         &slice(

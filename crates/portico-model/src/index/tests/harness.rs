@@ -6,7 +6,7 @@ use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServicePor
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         node_name: "here".into(),
         own_address: None,
@@ -23,7 +23,7 @@ pub fn settings() -> Settings {
 }
 
 /// A Service `default/web` with cluster IP 10.96.0.1 and TCP port 80, with `spec` merged into it.
-pub fn service(spec: Value) -> Value {
+pub(super) fn service(spec: Value) -> Value {
     let spec = merged(
         json!({"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ipFamilies": ["IPv4"],
                "ports": [{"port": 80, "protocol": "TCP"}]}),
@@ -32,56 +32,56 @@ pub fn service(spec: Value) -> Value {
     json!({"metadata": {"namespace": "default", "name": "web"}, "spec": spec})
 }
 
-pub fn load_balancer(spec: Value, ingress: Value) -> Value {
+pub(super) fn load_balancer(spec: Value, ingress: Value) -> Value {
     let mut object = service(merged(json!({"type": "LoadBalancer"}), spec));
     object["status"] = json!({"loadBalancer": {"ingress": ingress}});
     object
 }
 
-pub fn dual_stack() -> Value {
+pub(super) fn dual_stack() -> Value {
     json!({"clusterIPs": ["10.96.0.1", "fd00:96::1"], "ipFamilies": ["IPv4", "IPv6"]})
 }
 
 /// A slice of `default/web` with the unnamed port 8080.
-pub fn slice(name: &str, endpoints: Value) -> Value {
+pub(super) fn slice(name: &str, endpoints: Value) -> Value {
     json!({"metadata": {"namespace": "default", "name": name, "labels": {"kubernetes.io/service-name": "web"}},
            "addressType": "IPv4", "ports": [{"name": "", "protocol": "TCP", "port": 8080}], "endpoints": endpoints})
 }
 
-pub fn here(address: &str) -> Value {
+pub(super) fn here(address: &str) -> Value {
     json!({"addresses": [address], "nodeName": "here"})
 }
 
-pub fn there(address: &str) -> Value {
+pub(super) fn there(address: &str) -> Value {
     json!({"addresses": [address], "nodeName": "there"})
 }
 
-pub fn ending(endpoint: Value) -> Value {
+pub(super) fn ending(endpoint: Value) -> Value {
     merged(
         endpoint,
         json!({"conditions": {"ready": false, "serving": true, "terminating": true}}),
     )
 }
 
-pub fn merged(mut base: Value, more: Value) -> Value {
+pub(super) fn merged(mut base: Value, more: Value) -> Value {
     for (key, value) in more.as_object().unwrap() {
         base[key] = value.clone();
     }
     base
 }
 
-pub fn renamed(mut object: Value, name: &str) -> Value {
+pub(super) fn renamed(mut object: Value, name: &str) -> Value {
     object["metadata"]["name"] = json!(name);
     object
 }
 
-pub fn labelled(mut object: Value, label: &str, value: &str) -> Value {
+pub(super) fn labelled(mut object: Value, label: &str, value: &str) -> Value {
     object["metadata"]["labels"][label] = json!(value);
     object
 }
 
 /// Applies objects (told apart by their fields) to an index.
-pub fn apply(index: &mut Index, object: &Value) {
+pub(super) fn apply(index: &mut Index, object: &Value) {
     let object = object.clone();
     if object["kind"] == "PortPartition" {
         index.apply_port_partition(&serde_json::from_value(object).unwrap());
@@ -96,25 +96,25 @@ pub fn apply(index: &mut Index, object: &Value) {
     }
 }
 
-pub fn index_with(settings: Settings, objects: &[Value]) -> (Index, Update) {
+pub(super) fn index_with(settings: Settings, objects: &[Value]) -> (Index, Update) {
     let mut index = Index::new(settings);
     objects.iter().for_each(|object| apply(&mut index, object));
     let update = index.take();
     (index, update)
 }
 
-pub fn index(objects: &[Value]) -> Index {
+pub(super) fn index(objects: &[Value]) -> Index {
     index_with(settings(), objects).0
 }
 
-pub fn announcing(objects: &[Value]) -> Index {
+pub(super) fn announcing(objects: &[Value]) -> Index {
     let mut index = Index::new(settings()).with_announcing();
     objects.iter().for_each(|object| apply(&mut index, object));
     index.take();
     index
 }
 
-pub fn key(port: &str, protocol: Protocol, family: Family) -> PortKey {
+pub(super) fn key(port: &str, protocol: Protocol, family: Family) -> PortKey {
     PortKey {
         service: name("web"),
         port: port.into(),
@@ -123,12 +123,12 @@ pub fn key(port: &str, protocol: Protocol, family: Family) -> PortKey {
     }
 }
 
-pub fn name(name: &str) -> ObjectKey {
+pub(super) fn name(name: &str) -> ObjectKey {
     ObjectKey::new("default", name)
 }
 
 /// The unnamed TCP port of `default/web` in one family.
-pub fn web_of(index: &Index, family: Family) -> Arc<ServicePort> {
+pub(super) fn web_of(index: &Index, family: Family) -> Arc<ServicePort> {
     index
         .table()
         .ports
@@ -137,11 +137,11 @@ pub fn web_of(index: &Index, family: Family) -> Arc<ServicePort> {
         .unwrap_or_default()
 }
 
-pub fn web(index: &Index) -> Arc<ServicePort> {
+pub(super) fn web(index: &Index) -> Arc<ServicePort> {
     web_of(index, Family::V4)
 }
 
-pub fn frontend(port: &ServicePort, kind: FrontendKind) -> Frontend {
+pub(super) fn frontend(port: &ServicePort, kind: FrontendKind) -> Frontend {
     port.frontends
         .iter()
         .find(|frontend| frontend.kind == kind)
@@ -149,7 +149,7 @@ pub fn frontend(port: &ServicePort, kind: FrontendKind) -> Frontend {
         .unwrap()
 }
 
-pub fn kinds(port: &ServicePort) -> Vec<FrontendKind> {
+pub(super) fn kinds(port: &ServicePort) -> Vec<FrontendKind> {
     port.frontends
         .iter()
         .map(|frontend| frontend.kind)
@@ -157,7 +157,7 @@ pub fn kinds(port: &ServicePort) -> Vec<FrontendKind> {
 }
 
 /// `address:port` of each endpoint, with `*` after a local one.
-pub fn shown(endpoints: &[crate::table::Endpoint]) -> Vec<String> {
+pub(super) fn shown(endpoints: &[crate::table::Endpoint]) -> Vec<String> {
     let show = |e: &crate::table::Endpoint| {
         format!("{}:{}{}", e.address, e.port, if e.local { "*" } else { "" })
     };

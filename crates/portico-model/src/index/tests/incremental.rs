@@ -193,8 +193,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..30)
 }
 
-/// Follows the objects that are there beside the index, and the table as somebody has it who only
-/// sees the changes.
+/// Follows the objects that are there beside the index, and the table of a consumer that only sees
+/// the changes.
 #[derive(Default)]
 struct Follower {
     objects: BTreeMap<String, Value>,

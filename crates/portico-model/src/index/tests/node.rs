@@ -168,8 +168,8 @@ fn node_port_addresses() {
     }
 }
 
-/// Whoever routes packets to loopback addresses has to keep strangers away from them, whether or
-/// not one of these addresses is there.
+/// A node that routes packets to loopback addresses has to keep strangers away from them, whether
+/// or not one of these addresses is there.
 #[test]
 fn who_routes_to_loopback_addresses_is_known_by_the_setting() {
     for (networks, loopback, routed) in [

@@ -71,7 +71,7 @@ fn a_service_with_external_addresses_alone() {
     }
 }
 
-/// Whoever may write a Service could take addresses from others.
+/// A writer of a Service could take addresses from others.
 #[test]
 fn external_ips_where_the_operator_wants_none() {
     let spec = json!({"type": "NodePort", "externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.1"],

@@ -7,25 +7,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// As MetalLB has it, and routers often.
-pub const HOLD_TIME: u16 = 90;
-pub const LONGEST_RETRY: Duration = Duration::from_secs(60);
-pub const RESTART_TIME: u16 = 120;
+pub(super) const HOLD_TIME: u16 = 90;
+pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(60);
+pub(super) const RESTART_TIME: u16 = 120;
 
 /// One router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerConfig {
-    /// Of the BgpPeer.
+    /// The name of the BgpPeer.
     pub name: String,
+    /// The address and port of the router.
     pub address: SocketAddr,
+    /// The address that connections come from; `None` leaves it to the kernel.
     pub source: Option<IpAddr>,
+    /// The AS of this node.
     pub local_as: u32,
+    /// The AS that the router has to have.
     pub peer_as: u32,
+    /// The BGP identifier; `None` takes one of the node's addresses.
     pub router_id: Option<Ipv4Addr>,
     /// In seconds; 0: for ever.
     pub hold_time: u16,
+    /// The time between two KEEPALIVEs in seconds; `None` takes a third of the hold time.
     pub keepalive_time: Option<u16>,
     /// Attempts never wait for longer.
     pub connect_time: Duration,
+    /// The key of TCP's MD5 signatures (RFC 2385); `None` for none.
     pub password: Option<Password>,
     /// A router of another AS may be further away than the next link.
     pub ebgp_multihop: bool,
@@ -35,8 +42,8 @@ pub struct PeerConfig {
 
 impl PeerConfig {
     /// A router of which nothing else is known.
-    pub fn new(name: &str, address: SocketAddr, local_as: u32, peer_as: u32) -> PeerConfig {
-        PeerConfig {
+    pub fn new(name: &str, address: SocketAddr, local_as: u32, peer_as: u32) -> Self {
+        Self {
             name: name.to_owned(),
             address,
             source: None,
@@ -52,9 +59,9 @@ impl PeerConfig {
         }
     }
 
-    /// To the router it is the same as before, whatever else changed.
-    pub fn is_same_neighbour(&self, other: &PeerConfig) -> bool {
-        let who = |config: &PeerConfig| {
+    /// Whether the router sees the same neighbour as before, whatever else changed.
+    pub fn is_same_neighbour(&self, other: &Self) -> bool {
+        let who = |config: &Self| {
             (
                 config.address,
                 config.source,
@@ -78,7 +85,7 @@ impl PeerConfig {
     }
 }
 
-/// Of TCP-MD5 (RFC 2385). Never printed.
+/// The key of TCP-MD5 (RFC 2385). It is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Arc<str>);
 
@@ -87,10 +94,10 @@ impl Password {
     pub const LONGEST: usize = 80;
 
     /// `None` if it is empty or too long.
-    pub fn new(text: &str) -> Option<Password> {
+    pub fn new(text: &str) -> Option<Self> {
         (1..=Self::LONGEST)
             .contains(&text.len())
-            .then(|| Password(text.into()))
+            .then(|| Self(text.into()))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -105,7 +112,7 @@ impl fmt::Debug for Password {
 }
 
 /// The same for all sessions of a node: its address of IPv4, or else a number made of its name.
-pub fn router_id(node: &str, own: Option<IpAddr>) -> Ipv4Addr {
+pub(super) fn router_id(node: &str, own: Option<IpAddr>) -> Ipv4Addr {
     match own {
         Some(IpAddr::V4(own)) if !own.is_unspecified() && !own.is_loopback() => own,
         _ => {

@@ -12,17 +12,17 @@ use tokio::net::TcpStream;
 /// More is not written while so much waits for the router.
 const MOST_WAITING: usize = 64 << 10;
 const READ: usize = 16 << 10;
-/// For the last words.
+/// The time limit for what is sent before a close.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-pub struct Connection {
+pub(super) struct Connection {
     stream: TcpStream,
     waiting: Vec<u8>,
     read: Box<[u8; READ]>,
 }
 
 /// What became of waiting for the router.
-pub enum Event {
+pub(super) enum Event {
     /// Something was sent.
     Wrote,
     /// So many bytes can be [`Connection::read`].
@@ -32,28 +32,28 @@ pub enum Event {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream) -> Connection {
-        Connection {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self {
             stream,
             waiting: Vec::new(),
             read: Box::new([0; READ]),
         }
     }
 
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(super) fn send(&mut self, bytes: &[u8]) {
         self.waiting.extend(bytes);
     }
 
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < MOST_WAITING
     }
 
-    pub fn bytes(&self, count: usize) -> &[u8] {
+    pub(super) fn bytes(&self, count: usize) -> &[u8] {
         self.read.get(..count).unwrap_or_default()
     }
 
-    /// Nothing is lost if it is dropped half way.
-    pub async fn next(&mut self) -> Event {
+    /// The next event. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Event {
         let (mut reader, mut writer) = self.stream.split();
         let closed = |error: io::Error| Event::Closed(error.to_string());
         tokio::select! {
@@ -75,9 +75,9 @@ impl Connection {
         }
     }
 
-    /// Sends what waits, and closes. Who closes while something is unread takes back what it said
-    /// last: so that is read.
-    pub async fn close(mut self) {
+    /// Sends what waits, and closes. Closing a socket with unread bytes resets the connection and
+    /// loses what was sent last, so the rest is read first.
+    pub(super) async fn close(mut self) {
         let farewell = async {
             self.stream.write_all(&self.waiting).await?;
             self.stream.shutdown().await?;
@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// The own end of the connection, and an address of the other family on the same link.
-    pub fn next_hops(&self) -> NextHops {
+    pub(super) fn next_hops(&self) -> NextHops {
         let mut hops = NextHops::default();
         let Ok(own) = self
             .stream
@@ -114,16 +114,13 @@ impl Connection {
     }
 }
 
-const GET_ADDRESS: u16 = 22;
 /// struct ifaddrmsg: family, prefix length, flags, scope, index.
 const HEADER: usize = 8;
 const LENGTH_AT: usize = 1;
 const FLAGS_AT: usize = 2;
 const INDEX_AT: usize = 4;
-/// Of flags: it is about to go, or not in use yet.
-const UNFIT: u8 = 0x20 | 0x40 | 0x08;
-const ADDRESS: u16 = 1;
-const LOCAL: u16 = 2;
+/// Flags of an address that is about to go, or not in use yet.
+const UNFIT: u8 = (libc::IFA_F_DEPRECATED | libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) as u8;
 
 struct LinkAddress {
     index: u32,
@@ -137,7 +134,7 @@ struct LinkAddress {
 fn neighbour_of(own: IpAddr, family: AfiSafi) -> io::Result<Option<IpAddr>> {
     let mut socket = netlink::Socket::open(libc::NETLINK_ROUTE)?;
     let mut request = Messages::new();
-    request.message(GET_ADDRESS, flags::DUMP, |message| {
+    request.message(libc::RTM_GETADDR, flags::DUMP, |message| {
         message.raw(&[0; HEADER])
     });
     let all = socket.query(&request, |message| {
@@ -153,8 +150,8 @@ fn neighbour_of(own: IpAddr, family: AfiSafi) -> io::Result<Option<IpAddr>> {
         let attributes = message.attributes(HEADER);
         let address = attributes
             .clone()
-            .find_kind(LOCAL)
-            .or_else(|| attributes.clone().find_kind(ADDRESS))?;
+            .find_kind(libc::IFA_LOCAL)
+            .or_else(|| attributes.clone().find_kind(libc::IFA_ADDRESS))?;
         let v4 = <[u8; 4]>::try_from(address.data).ok().map(IpAddr::from);
         let address = v4.or_else(|| <[u8; 16]>::try_from(address.data).ok().map(IpAddr::from))?;
         let alone = length == if address.is_ipv4() { 32 } else { 128 };

@@ -9,10 +9,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct OfPeer {
+pub(super) struct OfPeer {
     peer: String,
 }
 
+/// The metrics of BGP sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     up: Family<OfPeer, Gauge>,
@@ -30,6 +31,7 @@ pub(super) fn of(peer: &str) -> OfPeer {
 }
 
 impl Metrics {
+    /// Adds them to the registry.
     pub fn register(&self, registry: &mut Registry) {
         let bgp = registry.sub_registry_with_prefix("bgp");
         bgp.show(

@@ -1,9 +1,9 @@
 //! Announces addresses to routers by BGP: one task for each peer drives a [`portico_bgp::Session`]
 //! over a TCP connection.
 //!
-//! What is announced follows from [`Speaker::set_routes`] and [`Speaker::set_address`]; to whom
-//! from [`Speaker::set_peers`]. No session begins before the first `set_routes`: a router that kept
-//! our routes over a restart takes the first telling for all there is.
+//! What is announced follows from [`Speaker::set_routes`] and [`Speaker::set_address`]; to which
+//! peers from [`Speaker::set_peers`]. No session begins before the first `set_routes`: a router
+//! that kept our routes over a restart takes the first telling for all there is.
 //!
 //! A speaker that is dropped closes its connections without a word, which a router that knows of
 //! graceful restarts takes for one: it goes on sending traffic, which the rules in the kernel go on
@@ -35,7 +35,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// For all routers to hear that routes are gone.
+/// The time limit for all routers to hear that routes are gone.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// An address to be announced, and how. Many share a policy.
@@ -75,10 +75,10 @@ impl Drop for Inner {
 }
 
 impl Speaker {
-    /// Of this node, one of whose addresses is given. To be called in an async runtime: sockets
-    /// belong to the network namespace of its threads.
-    pub fn start(node: &str, own: Option<IpAddr>, metrics: Metrics) -> Speaker {
-        Speaker {
+    /// Starts the speaker of this node; `own` is one of its addresses. To be called in an async
+    /// runtime: sockets belong to the network namespace of its threads.
+    pub fn start(node: &str, own: Option<IpAddr>, metrics: Metrics) -> Self {
+        Self {
             runtime: Handle::current(),
             router_id: config::router_id(node, own),
             inner: Mutex::default(),
@@ -143,7 +143,7 @@ impl Speaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nobody panics while holding it; and if, the table is whole: it changes in single steps.
+        // A panic while it is held leaves the table whole, since it changes in single steps.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 /// What others want of a session. Changes of one prefix become one, so that no more waits than
 /// there are prefixes.
 #[derive(Default)]
-pub struct Mailbox {
+pub(super) struct Mailbox {
     mail: Mutex<Mail>,
     arrived: Notify,
 }
@@ -35,12 +35,12 @@ struct Mail {
 }
 
 impl Mailbox {
-    pub fn change(&self, changes: Vec<Change>) {
+    pub(super) fn change(&self, changes: Vec<Change>) {
         self.lock().routes.extend(changes);
         self.arrived.notify_one();
     }
 
-    pub fn stop(&self, why: Stop) {
+    pub(super) fn stop(&self, why: Stop) {
         self.lock().stop = Some(why);
         self.arrived.notify_one();
     }
@@ -50,12 +50,12 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Mail> {
-        // It is whole even if somebody panicked who held it.
+        // A panic while it was held leaves it whole.
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub struct Task {
+pub(super) struct Task {
     config: PeerConfig,
     session: Session,
     mailbox: Arc<Mailbox>,
@@ -80,14 +80,14 @@ enum Happened {
 }
 
 impl Task {
-    pub fn new(
+    pub(super) fn new(
         config: PeerConfig,
         router_id: Ipv4Addr,
         mailbox: Arc<Mailbox>,
         report: Report,
-    ) -> Task {
+    ) -> Self {
         let session = Session::new(config.session(router_id));
-        Task {
+        Self {
             config,
             session,
             mailbox,
@@ -98,8 +98,8 @@ impl Task {
         }
     }
 
-    /// Until it is told to stop and has said so.
-    pub async fn run(mut self) {
+    /// Runs until it is told to stop and has ended the session.
+    pub(super) async fn run(mut self) {
         self.read_mail().await;
         self.input(Input::Start).await;
         loop {
@@ -173,7 +173,7 @@ impl Task {
         }
     }
 
-    /// As much as has room: the rest follows when the router has taken some.
+    /// Sends as many routes as have room: the rest follows when the router has taken some.
     async fn send_routes(&mut self) {
         loop {
             let Link::Connected(connection) = &self.link else {
@@ -253,17 +253,17 @@ fn now(began: Instant) -> Now {
 }
 
 impl Link {
-    fn take(&mut self) -> Link {
-        std::mem::replace(self, Link::None)
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::None)
     }
 
     async fn next(&mut self) -> Happened {
         match self {
-            Link::None => pending().await,
-            Link::Connected(connection) => Happened::Traffic(connection.next().await),
-            Link::Connecting(attempt) => {
+            Self::None => pending().await,
+            Self::Connected(connection) => Happened::Traffic(connection.next().await),
+            Self::Connecting(attempt) => {
                 let result = attempt.await;
-                *self = Link::None;
+                *self = Self::None;
                 Happened::Connected(result)
             }
         }

@@ -20,12 +20,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Changes that wait for whoever follows them.
+/// The most changes that wait for their reader.
 const WAITING: usize = 16;
 
 /// What this node should speak with, and what it cannot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub(super) struct Wanted {
     pub peers: Vec<PeerConfig>,
     /// With the reason as their trouble.
     pub broken: Vec<Session>,
@@ -41,7 +41,7 @@ enum Change {
 }
 
 /// Follows the API.
-pub struct Peers {
+pub(super) struct Peers {
     client: Client,
     labels: watch::Receiver<BTreeMap<String, String>>,
     sender: mpsc::Sender<Change>,
@@ -60,11 +60,14 @@ struct Followed {
 }
 
 impl Peers {
-    pub fn follow(client: Client, labels: watch::Receiver<BTreeMap<String, String>>) -> Peers {
+    pub(super) fn follow(
+        client: Client,
+        labels: watch::Receiver<BTreeMap<String, String>>,
+    ) -> Self {
         let (sender, changes) = mpsc::channel(WAITING);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_peers(client.clone(), sender.clone()));
-        Peers {
+        Self {
             client,
             labels,
             sender,
@@ -78,7 +81,7 @@ impl Peers {
 
     /// What is wanted, when it is no longer what was told last. Nothing is lost if it is dropped
     /// half way.
-    pub async fn next(&mut self) -> Wanted {
+    pub(super) async fn next(&mut self) -> Wanted {
         loop {
             tokio::select! {
                 Some(change) = self.changes.recv() => self.apply(change),
@@ -114,7 +117,8 @@ impl Peers {
         }
     }
 
-    /// Of all peers, so that a change of labels finds them known.
+    /// Follows the Secrets of all peers, so that they are known when a change of labels selects
+    /// another peer.
     fn follow_secrets(&mut self, peers: &BTreeMap<String, Result<BgpPeerSpec, String>>) {
         let specs = peers.values().flatten();
         let named = specs.filter_map(|spec| spec.password_secret.as_ref());

@@ -6,26 +6,26 @@ use portico_model::report::Session;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Of all peers.
-pub struct Reports {
+/// The reports of all peers.
+pub(super) struct Reports {
     sessions: watch::Sender<Vec<Session>>,
     metrics: Metrics,
 }
 
 impl Reports {
-    pub fn new(metrics: Metrics) -> Reports {
-        Reports {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self {
             sessions: watch::Sender::default(),
             metrics,
         }
     }
 
-    pub fn subscribe(&self) -> watch::Receiver<Vec<Session>> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<Vec<Session>> {
         self.sessions.subscribe()
     }
 
     /// A new session with a peer.
-    pub fn of(self: &Arc<Self>, peer: &str) -> Report {
+    pub(super) fn of(self: &Arc<Self>, peer: &str) -> Report {
         self.put(Session {
             peer: peer.to_owned(),
             ..Session::default()
@@ -36,7 +36,7 @@ impl Reports {
         }
     }
 
-    pub fn forget(&self, peer: &str) {
+    pub(super) fn forget(&self, peer: &str) {
         self.sessions
             .send_modify(|all| all.retain(|session| session.peer != peer));
         self.metrics.forget(peer);
@@ -58,14 +58,14 @@ impl Reports {
     }
 }
 
-/// Of one peer.
-pub struct Report {
+/// The report of one peer.
+pub(super) struct Report {
     reports: Arc<Reports>,
     peer: String,
 }
 
 impl Report {
-    pub fn status(&self, status: Status) {
+    pub(super) fn status(&self, status: Status) {
         let Status {
             established,
             routes,
@@ -80,7 +80,7 @@ impl Report {
         });
     }
 
-    pub fn metrics(&self) -> (&Metrics, &str) {
+    pub(super) fn metrics(&self) -> (&Metrics, &str) {
         (&self.reports.metrics, &self.peer)
     }
 }

@@ -15,7 +15,9 @@ use tokio::sync::{mpsc, watch};
 
 /// What it works with.
 pub struct Parts {
+    /// A client of the API server.
     pub client: Client,
+    /// The name of this node.
     pub node: Arc<str>,
     /// One of its addresses.
     pub own: Option<IpAddr>,
@@ -25,11 +27,12 @@ pub struct Parts {
     pub routes: mpsc::Receiver<RouteChanges>,
     /// How the sessions are, for the node's report.
     pub sessions: watch::Sender<Vec<Session>>,
+    /// The metrics of the sessions.
     pub metrics: Metrics,
 }
 
-/// Until nobody sends routes any more: then connections are closed as for a restart, and routers
-/// keep the routes.
+/// Runs until the sender of routes is dropped: then connections are closed as for a restart, and
+/// routers keep the routes.
 pub async fn run(parts: Parts) {
     let Parts {
         client,

@@ -13,7 +13,7 @@ const INTERNETWORK_CONTROL: u32 = 0xc0;
 /// A router that takes nothing for so long is gone, whatever it says (RFC 9687).
 const SEND_HOLD: Duration = Duration::from_secs(480);
 
-pub async fn connect(config: PeerConfig) -> io::Result<TcpStream> {
+pub(super) async fn connect(config: PeerConfig) -> io::Result<TcpStream> {
     let socket = prepare(&config)?;
     TcpSocket::from_std_stream(socket.into())
         .connect(config.address)

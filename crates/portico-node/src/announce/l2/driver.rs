@@ -22,14 +22,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
-/// After so many packets the others on this host get a chance: nobody on the link can keep a
-/// processor busy.
+/// After this many packets the loop pauses, so that no host on the link can keep a processor busy.
 const BURST: u32 = 64;
 const BREATH: Duration = Duration::from_millis(1);
 /// What happens to links comes in bursts.
 const LINKS_REST: Duration = Duration::from_millis(5);
 
-pub struct Driver {
+pub(super) struct Driver {
     speaker: Speaker,
     announcer: Announcer,
     heartbeats: Heartbeats,
@@ -67,14 +66,14 @@ enum Wake {
 
 impl Driver {
     /// To be called in an async runtime.
-    pub fn open(parts: &Parts) -> io::Result<Driver> {
+    pub(super) fn open(parts: &Parts) -> io::Result<Self> {
         let since_1970 = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         let incarnation = u64::try_from(since_1970.as_nanos()).unwrap_or_default();
         let watch = Watch::open()?;
         let mut lister = Socket::open(libc::NETLINK_ROUTE)?;
-        Ok(Driver {
+        Ok(Self {
             speaker: Speaker::new(NodeId::of(&parts.node), incarnation, Timing::default()),
             announcer: Announcer::default(),
             heartbeats: Heartbeats::open(parts.key.clone(), parts.port)?,
@@ -97,8 +96,8 @@ impl Driver {
         })
     }
 
-    /// Until nobody sends shares any more, and everything is handed over.
-    pub async fn run(mut self, parts: &mut Parts) {
+    /// Runs until the sender of shares is dropped and every address is handed over.
+    pub(super) async fn run(mut self, parts: &mut Parts) {
         let mut packets = 0;
         self.tell_links();
         let peers = parts.peers.borrow_and_update().clone();
@@ -195,8 +194,8 @@ impl Driver {
         }
     }
 
-    /// A frame is answered if it asks for what is ours, here and now; and looked at if somebody
-    /// says to have an address.
+    /// Answers a frame that asks for an address of this node, and passes on one by which another
+    /// host claims an address.
     fn see(&mut self, frame: &Heard) {
         if !self.speaker.is_awake(thread::now()) {
             self.feed(Input::Tick);

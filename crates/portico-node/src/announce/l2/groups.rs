@@ -1,5 +1,5 @@
-//! Questions for an IPv6 address come in the group of its last bytes: switches and network cards
-//! let them through to those who joined it.
+//! Neighbour solicitations for an IPv6 address are sent to the multicast group of its last bytes:
+//! switches and network cards pass them only to hosts that joined it.
 
 use portico_l2::frame::ndp::solicited_node;
 use socket2::{Domain, Socket, Type};
@@ -12,15 +12,16 @@ const MOST_ON_A_SOCKET: usize = 128;
 
 /// Belongs to the network namespace of the thread that joins.
 #[derive(Default)]
-pub struct Groups {
+pub(super) struct Groups {
     /// How many addresses are in a group on a link, and which socket has joined it.
     joined: BTreeMap<(u32, Ipv6Addr), (usize, usize)>,
     sockets: Vec<(Socket, usize)>,
 }
 
 impl Groups {
-    /// A group that cannot be joined is told, and missed by those who filter.
-    pub fn join(&mut self, link: u32, address: Ipv6Addr) {
+    /// A group that cannot be joined is logged; its solicitations are then missed behind switches
+    /// that filter.
+    pub(super) fn join(&mut self, link: u32, address: Ipv6Addr) {
         let group = solicited_node(address);
         if let Some((addresses, _)) = self.joined.get_mut(&(link, group)) {
             *addresses += 1;
@@ -42,7 +43,7 @@ impl Groups {
         }
     }
 
-    pub fn leave(&mut self, link: u32, address: Ipv6Addr) {
+    pub(super) fn leave(&mut self, link: u32, address: Ipv6Addr) {
         let group = solicited_node(address);
         let Some((addresses, at)) = self.joined.get_mut(&(link, group)) else {
             return;
@@ -57,7 +58,7 @@ impl Groups {
         }
     }
 
-    /// One with room.
+    /// The index of a socket with room for one more group.
     fn socket(&mut self) -> io::Result<usize> {
         if let Some(at) = self
             .sockets

@@ -9,12 +9,12 @@ use tokio::net::UdpSocket;
 
 /// What nodes tell each other goes before everything else (internetwork control).
 const TRAFFIC_CLASS: u32 = 0xc0;
-/// Waiting heartbeats; if there are more, somebody floods us.
+/// Bytes of heartbeats that wait in the socket; more of them are a flood.
 const RECEIVE_QUEUE: usize = 256 << 10;
 /// The longest heartbeat and its tag.
 const LONGEST: usize = heartbeat::LONGEST + 64;
 
-pub struct Heartbeats {
+pub(super) struct Heartbeats {
     v4: Option<UdpSocket>,
     v6: Option<UdpSocket>,
     key: Key,
@@ -24,13 +24,13 @@ pub struct Heartbeats {
 
 impl Heartbeats {
     /// To be called in an async runtime.
-    pub fn open(key: Key, port: u16) -> io::Result<Heartbeats> {
+    pub(super) fn open(key: Key, port: u16) -> io::Result<Self> {
         let v4 = udp(Ipv4Addr::UNSPECIFIED.into(), port)?;
         let v6 = udp(Ipv6Addr::UNSPECIFIED.into(), port)?;
         if v4.is_none() && v6.is_none() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Heartbeats {
+        Ok(Self {
             v4,
             v6,
             key,
@@ -40,7 +40,7 @@ impl Heartbeats {
     }
 
     /// What cannot be sent is lost, as on the way.
-    pub fn send(&self, to: IpAddr, heartbeat: &Heartbeat) -> io::Result<()> {
+    pub(super) fn send(&self, to: IpAddr, heartbeat: &Heartbeat) -> io::Result<()> {
         let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
         let Some(socket) = socket else {
             return Err(io::ErrorKind::AddrNotAvailable.into());
@@ -54,7 +54,7 @@ impl Heartbeats {
 
     /// The next one, or `None` for what is not one, or not from a node. Nothing is lost if it is
     /// dropped half way.
-    pub async fn next(&mut self) -> Option<Heartbeat> {
+    pub(super) async fn next(&mut self) -> Option<Heartbeat> {
         loop {
             tokio::select! {
                 () = readable(self.v4.as_ref()) => {}
@@ -67,7 +67,7 @@ impl Heartbeats {
     }
 
     /// What has come already, if anything has.
-    pub fn waiting(&mut self) -> Option<Option<Heartbeat>> {
+    pub(super) fn waiting(&mut self) -> Option<Option<Heartbeat>> {
         let sockets = [self.v4.as_ref(), self.v6.as_ref()];
         let mut received = sockets
             .into_iter()
@@ -84,7 +84,7 @@ impl Heartbeats {
 
 async fn readable(socket: Option<&UdpSocket>) {
     match socket {
-        // An error is seen by who reads.
+        // An error is seen by the read that follows.
         Some(socket) => drop(socket.readable().await),
         None => std::future::pending().await,
     }

@@ -16,13 +16,15 @@ const MOST_LOGGED: usize = 10;
 pub struct Layer2 {
     /// Among whom addresses are shared out, sorted.
     pub members: Vec<String>,
+    /// Addresses that this node answers for now.
     pub holds: Vec<Holding>,
+    /// How many more there are than are named.
     pub more_held: usize,
 }
 
 /// Why an address is this node's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
+pub(super) struct Reason {
     pub why: String,
     pub before: String,
 }
@@ -30,11 +32,11 @@ pub struct Reason {
 impl Reason {
     /// `before` is the other node that was last to have the address, `members` those among whom
     /// addresses are shared out now.
-    pub fn new(
+    pub(super) fn new(
         before: Option<NodeId>,
         members: &[NodeId],
         names: &BTreeMap<NodeId, Arc<str>>,
-    ) -> Reason {
+    ) -> Self {
         let name = |node| names.get(&node).map(ToString::to_string);
         let is_member = before.is_some_and(|before| members.contains(&before));
         // A Node that was deleted has no name any more.
@@ -44,7 +46,7 @@ impl Reason {
             Some(_) if is_member => format!("it is first in rank of {} nodes", members.len()),
             Some(before) => format!("{before} is gone"),
         };
-        Reason {
+        Self {
             why,
             before: before.unwrap_or_default(),
         }
@@ -53,7 +55,7 @@ impl Reason {
 
 /// Everything that this node answers for.
 #[derive(Debug, Default)]
-pub struct Holdings {
+pub(super) struct Holdings {
     held: BTreeMap<IpAddr, (String, Reason)>,
     /// What changed since the last [`Holdings::take_news`].
     taken: Vec<IpAddr>,
@@ -62,19 +64,19 @@ pub struct Holdings {
 
 impl Holdings {
     /// `since` is in RFC 3339.
-    pub fn take(&mut self, address: IpAddr, since: String, reason: Reason) {
+    pub(super) fn take(&mut self, address: IpAddr, since: String, reason: Reason) {
         self.held.insert(address, (since, reason));
         self.taken.push(address);
     }
 
-    pub fn release(&mut self, address: IpAddr) {
+    pub(super) fn release(&mut self, address: IpAddr) {
         if self.held.remove(&address).is_some() {
             self.released.push(address);
         }
     }
 
     /// For the log; empty where nothing changed.
-    pub fn take_news(&mut self) -> Vec<String> {
+    pub(super) fn take_news(&mut self) -> Vec<String> {
         let taken = std::mem::take(&mut self.taken);
         let released = std::mem::take(&mut self.released);
         let mut news = Vec::new();
@@ -104,7 +106,7 @@ impl Holdings {
     }
 
     /// For the report: those of the last moment first, together those that came together.
-    pub fn listed(&self) -> (Vec<Holding>, usize) {
+    pub(super) fn listed(&self) -> (Vec<Holding>, usize) {
         let mut groups: BTreeMap<(Reverse<&String>, &String, &String), Vec<IpAddr>> =
             BTreeMap::new();
         for (address, (since, Reason { why, before })) in &self.held {

@@ -14,20 +14,20 @@ use tokio::io::unix::AsyncFd;
 
 /// A link that frames can be sent on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub(super) struct Link {
     pub name: String,
     pub mac: Mac,
     networks: Vec<IpNet>,
-    /// Of IPv4 and IPv6.
+    /// Whether there is a default route of IPv4, and of IPv6.
     has_default: [bool; 2],
 }
 
 /// All that are up, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Links(BTreeMap<u32, Link>);
+pub(in crate::announce) struct Links(BTreeMap<u32, Link>);
 
 impl Links {
-    pub fn read(kernel: &mut Socket) -> io::Result<Links> {
+    pub(in crate::announce) fn read(kernel: &mut Socket) -> io::Result<Self> {
         let links = kernel.query(&rtnetlink::get_links(), |message| rtnetlink::link(&message))?;
         let held = kernel.query(&rtnetlink::get_all_addresses(), |message| {
             rtnetlink::address(&message)
@@ -60,14 +60,14 @@ impl Links {
                 },
             )
         });
-        Ok(Links(all.collect()))
+        Ok(Self(all.collect()))
     }
 
-    pub fn get(&self, link: u32) -> Option<&Link> {
+    pub(super) fn get(&self, link: u32) -> Option<&Link> {
         self.0.get(&link)
     }
 
-    pub fn macs(&self) -> Vec<Mac> {
+    pub(in crate::announce) fn macs(&self) -> Vec<Mac> {
         let macs: BTreeSet<Mac> = self
             .0
             .values()
@@ -79,7 +79,7 @@ impl Links {
 
     /// Where an address is announced: on the links that are named, or on those with its network, or
     /// with a default route.
-    pub fn of(&self, address: IpAddr, share: &Share) -> Vec<(u32, Mac)> {
+    pub(in crate::announce) fn of(&self, address: IpAddr, share: &Share) -> Vec<(u32, Mac)> {
         let chosen = |choose: &dyn Fn(&Link) -> bool| -> Vec<(u32, Mac)> {
             self.0
                 .iter()
@@ -108,14 +108,14 @@ impl Links {
     }
 
     /// An address is on a network that this node is attached to, and is not its own.
-    pub fn reach(&self, address: IpAddr) -> bool {
+    pub(crate) fn reach(&self, address: IpAddr) -> bool {
         let networks = || self.0.values().flat_map(|link| &link.networks);
         networks().any(|network| network.contains(&address))
             && networks().all(|network| network.addr() != address)
     }
 
     /// Of such needs, those that cannot be met.
-    pub fn lacks(&self, needs: &BTreeMap<u64, (IpAddr, Share)>) -> Vec<u64> {
+    pub(crate) fn lacks(&self, needs: &BTreeMap<u64, (IpAddr, Share)>) -> Vec<u64> {
         needs
             .iter()
             .filter(|(_, (address, share))| self.of(*address, share).is_empty())
@@ -125,7 +125,7 @@ impl Links {
 }
 
 impl Link {
-    /// To a network that has others, unlike the cables of pods.
+    /// Whether it leads to a network with other hosts, unlike the links of pods.
     fn is_attached(&self) -> bool {
         self.has_default.contains(&true) || !self.networks.is_empty()
     }
@@ -141,7 +141,7 @@ fn is_on_every_link(address: IpAddr) -> bool {
 
 /// Which links an address needs, as a number that means the same on every node. Where no names are
 /// given that depends on the address, of which only the network matters.
-pub fn need(address: IpAddr, share: &Share) -> u64 {
+pub(in crate::announce) fn need(address: IpAddr, share: &Share) -> u64 {
     let mut text = share.interfaces.join("\n");
     text.push(if address.is_ipv4() { '4' } else { '6' });
     if share.interfaces.is_empty() {
@@ -169,11 +169,11 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 /// Tells that something happened to links, addresses or routes. Belongs to the network namespace of
 /// the thread that opened it.
-pub struct Watch(AsyncFd<Socket>);
+pub(in crate::announce) struct Watch(AsyncFd<Socket>);
 
 impl Watch {
     /// From here on no change is missed. To be called in an async runtime.
-    pub fn open() -> io::Result<Watch> {
+    pub(in crate::announce) fn open() -> io::Result<Self> {
         let socket = Socket::open(libc::NETLINK_ROUTE)?;
         for group in [
             GROUP_LINK,
@@ -189,7 +189,7 @@ impl Watch {
 
     /// What happened does not matter, only that something did. Nothing is lost if it is dropped
     /// half way.
-    pub async fn changed(&mut self) {
+    pub(in crate::announce) async fn changed(&mut self) {
         if let Ok(mut ready) = self.0.readable_mut().await {
             // What did not fit has happened as well.
             let _ = ready.get_inner_mut().notifications(|_| {});

@@ -5,6 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+/// The metrics of layer 2.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     pub(super) members: Gauge,
@@ -20,6 +21,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    /// Adds them to the registry.
     pub fn register(&self, registry: &mut Registry) {
         let l2 = registry.sub_registry_with_prefix("layer2");
         l2.show(

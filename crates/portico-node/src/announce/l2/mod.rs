@@ -1,9 +1,9 @@
 //! Layer 2: this node answers for its share of the addresses, by ARP and neighbour discovery.
 //!
 //! A thread of its own, before all ordinary threads where that is allowed, drives
-//! [`portico_l2::Speaker`]: it needs nobody but the other nodes, no API server and no other part of
-//! the process. It answers itself, and never the kernel, so addresses go with the process, whatever
-//! it goes of.
+//! [`portico_l2::Speaker`]: it needs the other nodes, and neither an API server nor another part of
+//! the process. It answers requests itself, in the place of the kernel, so that addresses leave
+//! with the process, however it ends.
 //!
 //! `driver` is the loop; `holdings` tells what this node answers for; `heartbeats` has the sockets to other nodes and `seal` what proves who
 //! they are from; `links` knows the node's links, `wire` has the frames on them, `groups` the
@@ -29,11 +29,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// After a failure that only time can heal.
+/// The time to wait after a failure that may pass by itself.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// What it works with.
 pub struct Parts {
+    /// The name of this node.
     pub node: Arc<str>,
     /// Those that could take part, this node among them if it may.
     pub peers: watch::Receiver<Peers>,
@@ -41,15 +42,16 @@ pub struct Parts {
     pub shares: mpsc::Receiver<ShareChanges>,
     /// The same on all nodes.
     pub key: Key,
-    /// Of heartbeats, by UDP.
+    /// The UDP port of heartbeats.
     pub port: u16,
     /// Among whom addresses are shared out, and which of them this node has, for its report.
     pub report: watch::Sender<Layer2>,
+    /// What it counts.
     pub metrics: Metrics,
 }
 
-/// Until nobody sends shares any more: then other nodes have taken over what this one had. To be
-/// called in an async runtime; belongs to the network namespace of the calling thread.
+/// Runs until the sender of shares is dropped: then other nodes have taken over what this one had.
+/// To be called in an async runtime; belongs to the network namespace of the calling thread.
 pub async fn run(parts: Parts) {
     let (end, ended) = oneshot::channel();
     let thread = std::thread::Builder::new()

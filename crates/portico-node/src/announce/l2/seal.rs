@@ -10,8 +10,9 @@ const TAG: usize = 32;
 pub struct Key(hmac::Key);
 
 impl Key {
-    pub fn new(secret: &[u8]) -> Key {
-        Key(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    /// The key from a secret of any length.
+    pub fn new(secret: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
     /// Puts a tag behind a message.

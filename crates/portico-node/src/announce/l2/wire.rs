@@ -18,7 +18,7 @@ const ANY_LINK: u32 = 0;
 
 /// What came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub(super) struct Heard {
     pub link: u32,
     pub what: Frame,
     /// The sender's.
@@ -26,14 +26,14 @@ pub struct Heard {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame {
+pub(super) enum Frame {
     Arp(arp::Packet),
     Ndp(ndp::Message),
 }
 
 impl Heard {
     /// It asks for this address.
-    pub fn question(&self) -> Option<IpAddr> {
+    pub(super) fn question(&self) -> Option<IpAddr> {
         match self.what {
             Frame::Arp(packet) => packet.is_question().then_some(packet.target.into()),
             Frame::Ndp(message) => {
@@ -43,7 +43,7 @@ impl Heard {
     }
 
     /// The sender says to have this address, or is about to.
-    pub fn claim(&self) -> Option<(IpAddr, Mac)> {
+    pub(super) fn claim(&self) -> Option<(IpAddr, Mac)> {
         match self.what {
             Frame::Arp(packet) => Some((packet.claim().into(), packet.sender_mac)),
             Frame::Ndp(message) => message
@@ -52,7 +52,7 @@ impl Heard {
         }
     }
 
-    pub fn answer(&self, mac: Mac) -> Vec<u8> {
+    pub(super) fn answer(&self, mac: Mac) -> Vec<u8> {
         match self.what {
             Frame::Arp(packet) => packet.answer(mac),
             Frame::Ndp(message) => message.answer(mac, self.mac),
@@ -61,7 +61,7 @@ impl Heard {
 }
 
 /// Belongs to the network namespace of the thread that opened it.
-pub struct Wire {
+pub(super) struct Wire {
     sender: Socket,
     arp: AsyncFd<Socket>,
     ndp: AsyncFd<Socket>,
@@ -69,35 +69,35 @@ pub struct Wire {
 
 impl Wire {
     /// To be called in an async runtime.
-    pub fn open() -> io::Result<Wire> {
+    pub(super) fn open() -> io::Result<Self> {
         // Without a protocol it hears nothing.
         let sender = Socket::new(Domain::PACKET, Type::RAW, None)?;
         sender.set_nonblocking(true)?;
         let arp = listener(arp::ETHERTYPE, None)?;
         let ndp = listener(ndp::ETHERTYPE, Some(neighbour_discovery()))?;
-        Ok(Wire {
+        Ok(Self {
             sender,
             arp: readable(arp)?,
             ndp: readable(ndp)?,
         })
     }
 
-    pub fn announce(&self, link: u32, mac: Mac, address: IpAddr) -> io::Result<()> {
+    pub(super) fn announce(&self, link: u32, mac: Mac, address: IpAddr) -> io::Result<()> {
         frame::announcements(mac, address, frame::Role::Host)
             .iter()
             .try_for_each(|frame| self.send(link, frame))
     }
 
-    pub fn probe(&self, link: u32, mac: Mac, address: IpAddr) -> io::Result<()> {
+    pub(super) fn probe(&self, link: u32, mac: Mac, address: IpAddr) -> io::Result<()> {
         self.send(link, &frame::probe(mac, address))
     }
 
-    pub fn send(&self, link: u32, frame: &[u8]) -> io::Result<()> {
+    pub(super) fn send(&self, link: u32, frame: &[u8]) -> io::Result<()> {
         self.sender.send_to(frame, &link_address(link, 0)).map(drop)
     }
 
     /// The next frame, or `None` for what is none. Nothing is lost if it is dropped half way.
-    pub async fn next(&self) -> Option<Heard> {
+    pub(super) async fn next(&self) -> Option<Heard> {
         let (arp, ndp) = (
             self.arp.async_io(Interest::READABLE, receive),
             self.ndp.async_io(Interest::READABLE, receive),
@@ -135,7 +135,7 @@ fn listener(ethertype: u16, filter: Option<Vec<SockFilter>>) -> io::Result<Socke
     Ok(socket)
 }
 
-/// Of all IPv6 packets, solicitations and advertisements.
+/// Lets through neighbour solicitations and advertisements, of all IPv6 packets.
 fn neighbour_discovery() -> Vec<SockFilter> {
     let mut steps = vec![filter::byte(ndp::NEXT_HEADER as u32)];
     steps.extend(filter::require(ndp::ICMP.into()));
@@ -161,7 +161,7 @@ fn receive(socket: &Socket) -> io::Result<Received> {
 }
 
 /// Those that own one descriptor, always give out the same, and close it only when dropped.
-pub trait Owning: AsRawFd {}
+pub(super) trait Owning: AsRawFd {}
 
 impl Owning for Socket {}
 impl Owning for portico_dataplane::netlink::Socket {}
@@ -171,7 +171,7 @@ impl Owning for portico_dataplane::netlink::Socket {}
     unsafe_code,
     reason = "the runtime has to be promised that the descriptor stays open"
 )]
-pub fn readable<T: Owning>(socket: T) -> io::Result<AsyncFd<T>> {
+pub(super) fn readable<T: Owning>(socket: T) -> io::Result<AsyncFd<T>> {
     // SAFETY: that is what `Owning` means.
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
 }

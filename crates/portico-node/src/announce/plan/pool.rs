@@ -8,22 +8,23 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Pool {
+pub(super) struct Pool {
     pub ranges: Vec<AddressRange>,
     pub layer2: bool,
     /// `None` where addresses are not announced by BGP.
     pub bgp: Option<Arc<PoolBgp>>,
     selector: Option<LabelSelector>,
-    /// Of every address that any node can serve; has the nodes that the selector matches.
+    /// The share of every address that any node can serve; it has the nodes that the selector
+    /// matches.
     share: Arc<Share>,
 }
 
 impl Pool {
-    pub fn new(spec: &AddressPoolSpec, nodes: &BTreeMap<Arc<str>, NodeFacts>) -> Pool {
+    pub(super) fn new(spec: &AddressPoolSpec, nodes: &BTreeMap<Arc<str>, NodeFacts>) -> Self {
         let bgp = spec
             .announces(Announce::Bgp)
             .then(|| Arc::new(spec.bgp.clone().unwrap_or_default()));
-        let mut pool = Pool {
+        let mut pool = Self {
             // What is wrong with the others is told by the controller.
             ranges: spec.ranges().0,
             layer2: spec.announces(Announce::Layer2),
@@ -38,8 +39,8 @@ impl Pool {
         pool
     }
 
-    /// Which nodes there are changed. Says whether this changes who may announce.
-    pub fn select(&mut self, nodes: &BTreeMap<Arc<str>, NodeFacts>) -> bool {
+    /// Which nodes there are changed. Returns whether this changes which nodes may announce.
+    pub(super) fn select(&mut self, nodes: &BTreeMap<Arc<str>, NodeFacts>) -> bool {
         let Some(selector) = &self.selector else {
             return false;
         };
@@ -57,11 +58,11 @@ impl Pool {
         true
     }
 
-    pub fn contains(&self, address: IpAddr) -> bool {
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
         self.ranges.iter().any(|range| range.contains(address))
     }
 
-    pub fn permits(&self, node: &Arc<str>) -> bool {
+    pub(super) fn permits(&self, node: &Arc<str>) -> bool {
         self.share
             .nodes
             .as_ref()
@@ -69,7 +70,7 @@ impl Pool {
     }
 
     /// How an address is shared out that these can serve.
-    pub fn share(&self, servers: &Servers) -> Option<Arc<Share>> {
+    pub(super) fn share(&self, servers: &Servers) -> Option<Arc<Share>> {
         if !self.layer2 {
             return None;
         }

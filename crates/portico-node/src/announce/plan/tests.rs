@@ -317,8 +317,7 @@ fn services_that_share_an_address_share_its_nodes() {
     plan.set_service(name("http"), local(VIP, &["a", "b"]));
     plan.set_service(name("https"), local(VIP, &["b", "c"]));
     assert_eq!(plan.take().shares, [(ip(VIP), share(Some(&["b"])))]);
-    // Better a node for one of them than none for both; a Service without endpoints is in nobody's
-    // way.
+    // Better a node for one of them than none for both; a Service without endpoints does not count.
     plan.set_service(name("https"), local(VIP, &["c"]));
     assert_eq!(
         plan.take().shares,

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 use tempfile::TempDir;
 
-/// By renaming, as whoever replaces certificates does.
+/// By renaming, as programs that replace certificates do.
 fn put(folder: &Path, name: &str, text: &str) {
     let new = folder.join(format!("{name}.new"));
     fs::write(&new, text).unwrap();

@@ -46,7 +46,7 @@ fn documents_and_lists_in_yaml_and_json() {
     assert_eq!(parse("empty.yaml", "---\n---\n"), Ok(vec![]));
 }
 
-/// Whoever writes `default/kubernetes` means another one.
+/// A file with `default/kubernetes` means another one.
 #[test]
 fn names_are_nobody_elses() {
     let text = VIP.replace("{name: vip}", "{name: kubernetes, namespace: kube-system}");

@@ -143,7 +143,7 @@ fn static_services_wait_on_a_node_that_forwards_already() {
     assert_eq!(rig.kernel.calls(), [Call::Replace(2)]);
 }
 
-/// Nobody takes the control plane's address by writing it into an object.
+/// An object cannot take the control plane's address by naming it.
 #[test]
 fn an_address_of_a_static_service_is_its_own() {
     let mut rig = Rig::installed();

@@ -7,23 +7,23 @@ use crate::aws::classic::{Balancer, PROXY_POLICY, PortPair};
 use crate::aws::wanted::Check;
 use crate::cloud::CallError;
 
-pub const VERSION: &str = "2012-06-01";
+pub(crate) const VERSION: &str = "2012-06-01";
 /// In one call.
 const MOST_INSTANCES: usize = 100;
 const GONE: &[&str] = &["LoadBalancerNotFound", "AccessPointNotFound"];
 
 /// What a classic balancer begins with.
-pub struct NewClassic<'a> {
-    pub internal: bool,
-    pub subnets: &'a [String],
-    pub listeners: &'a [PortPair],
-    pub group: &'a str,
-    pub tags: &'a Tags,
+pub(crate) struct NewClassic<'a> {
+    pub(crate) internal: bool,
+    pub(crate) subnets: &'a [String],
+    pub(crate) listeners: &'a [PortPair],
+    pub(crate) group: &'a str,
+    pub(crate) tags: &'a Tags,
 }
 
 impl Service {
-    /// Without tags.
-    pub async fn classic(&self, name: &str) -> Result<Option<Balancer>, CallError> {
+    /// A classic load balancer, without its tags.
+    pub(crate) async fn classic(&self, name: &str) -> Result<Option<Balancer>, CallError> {
         let query =
             Query::read("elb.DescribeLoadBalancers").set("LoadBalancerNames.member.1", name);
         let Some(reply) = unless(GONE, self.ask(query).await)? else {
@@ -34,7 +34,7 @@ impl Service {
         })
     }
 
-    pub async fn create_classic(
+    pub(crate) async fn create_classic(
         &self,
         name: &str,
         new: &NewClassic<'_>,
@@ -51,20 +51,20 @@ impl Service {
     }
 
     /// What is not there is deleted.
-    pub async fn delete_classic(&self, name: &str) -> Result<(), CallError> {
+    pub(crate) async fn delete_classic(&self, name: &str) -> Result<(), CallError> {
         self.ask(change("elb.DeleteLoadBalancer", name))
             .await
             .map(drop)
     }
 
-    pub async fn use_classic_group(&self, name: &str, group: &str) -> Result<(), CallError> {
+    pub(crate) async fn use_classic_group(&self, name: &str, group: &str) -> Result<(), CallError> {
         let query = change("elb.ApplySecurityGroupsToLoadBalancer", name);
         self.ask(query.set("SecurityGroups.member.1", group))
             .await
             .map(drop)
     }
 
-    pub async fn create_classic_listeners(
+    pub(crate) async fn create_classic_listeners(
         &self,
         name: &str,
         ports: &[PortPair],
@@ -77,7 +77,7 @@ impl Service {
         .map(drop)
     }
 
-    pub async fn delete_classic_listeners(
+    pub(crate) async fn delete_classic_listeners(
         &self,
         name: &str,
         ports: &[u16],
@@ -91,7 +91,7 @@ impl Service {
         Ok(())
     }
 
-    pub async fn create_proxy_policy(&self, name: &str) -> Result<(), CallError> {
+    pub(crate) async fn create_proxy_policy(&self, name: &str) -> Result<(), CallError> {
         let query = Query::write("elb.CreateLoadBalancerPolicy").set("LoadBalancerName", name);
         let query = query
             .set("PolicyName", PROXY_POLICY)
@@ -102,7 +102,12 @@ impl Service {
             .map(drop)
     }
 
-    pub async fn proxy(&self, name: &str, node_port: u16, on: bool) -> Result<(), CallError> {
+    pub(crate) async fn proxy(
+        &self,
+        name: &str,
+        node_port: u16,
+        on: bool,
+    ) -> Result<(), CallError> {
         let query = change("elb.SetLoadBalancerPoliciesForBackendServer", name)
             .set("InstancePort", node_port);
         // A list without elements is written as an empty field.
@@ -114,7 +119,11 @@ impl Service {
         self.ask(query).await.map(drop)
     }
 
-    pub async fn set_classic_check(&self, name: &str, check: &Check) -> Result<(), CallError> {
+    pub(crate) async fn set_classic_check(
+        &self,
+        name: &str,
+        check: &Check,
+    ) -> Result<(), CallError> {
         let query = change("elb.ConfigureHealthCheck", name);
         let query = query.set(
             "HealthCheck.Target",
@@ -129,7 +138,7 @@ impl Service {
             .map(drop)
     }
 
-    pub async fn set_classic_attributes(
+    pub(crate) async fn set_classic_attributes(
         &self,
         name: &str,
         attributes: &Tags,
@@ -141,7 +150,7 @@ impl Service {
         self.ask(query).await.map(drop)
     }
 
-    pub async fn register_classic(
+    pub(crate) async fn register_classic(
         &self,
         name: &str,
         instances: &[String],
@@ -154,7 +163,7 @@ impl Service {
         Ok(())
     }
 
-    pub async fn deregister_classic(
+    pub(crate) async fn deregister_classic(
         &self,
         name: &str,
         instances: &[String],
@@ -167,7 +176,7 @@ impl Service {
         Ok(())
     }
 
-    pub async fn classic_tags(&self, name: &str) -> Result<Tags, CallError> {
+    pub(crate) async fn classic_tags(&self, name: &str) -> Result<Tags, CallError> {
         let query = Query::read("elb.DescribeTags").set("LoadBalancerNames.member.1", name);
         let reply = self.ask(query).await?;
         Xml::read(&reply, |xml| {
@@ -177,7 +186,7 @@ impl Service {
         })
     }
 
-    pub async fn tag_classic(&self, name: &str, tags: &Tags) -> Result<(), CallError> {
+    pub(crate) async fn tag_classic(&self, name: &str, tags: &Tags) -> Result<(), CallError> {
         let query = Query::write("elb.AddTags")
             .repeatable()
             .set("LoadBalancerNames.member.1", name);

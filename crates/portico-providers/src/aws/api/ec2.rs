@@ -7,12 +7,12 @@ use crate::aws::groups::{Group, Origin, Rule, Traffic};
 use crate::aws::subnets::{RouteTable, Subnet};
 use crate::cloud::CallError;
 
-pub const VERSION: &str = "2016-11-15";
+pub(crate) const VERSION: &str = "2016-11-15";
 
-pub type Tags = BTreeMap<String, String>;
+pub(crate) type Tags = BTreeMap<String, String>;
 
 impl Service {
-    pub async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, CallError> {
+    pub(crate) async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, CallError> {
         let query = || Query::read("ec2.DescribeSubnets").filters(&[("vpc-id", &[vpc])]);
         let read = |item: Xml<'_>| Subnet {
             id: item.text("subnetId"),
@@ -22,7 +22,7 @@ impl Service {
         self.list(query, Paging::ec2("subnetSet"), read).await
     }
 
-    pub async fn route_tables(&self, vpc: &str) -> Result<Vec<RouteTable>, CallError> {
+    pub(crate) async fn route_tables(&self, vpc: &str) -> Result<Vec<RouteTable>, CallError> {
         let query = || Query::read("ec2.DescribeRouteTables").filters(&[("vpc-id", &[vpc])]);
         self.list(query, Paging::ec2("routeTableSet"), |item| RouteTable {
             main: item
@@ -40,13 +40,17 @@ impl Service {
         .await
     }
 
-    /// Those that all filters fit.
-    pub async fn groups(&self, filters: &[(&str, &[&str])]) -> Result<Vec<Group>, CallError> {
+    /// The security groups that all filters fit.
+    pub(crate) async fn groups(
+        &self,
+        filters: &[(&str, &[&str])],
+    ) -> Result<Vec<Group>, CallError> {
         let query = || Query::read("ec2.DescribeSecurityGroups").filters(filters);
         self.list(query, Paging::ec2("securityGroupInfo"), group)
             .await
     }
 
+    /// Creates a security group, and returns its id.
     pub async fn create_group(
         &self,
         name: &str,
@@ -66,7 +70,7 @@ impl Service {
         Xml::read(&reply, |xml| xml.text("groupId"))
     }
 
-    pub async fn tag(&self, id: &str, tags: &Tags) -> Result<(), CallError> {
+    pub(crate) async fn tag(&self, id: &str, tags: &Tags) -> Result<(), CallError> {
         let query = Query::write("ec2.CreateTags")
             .repeatable()
             .set("ResourceId.1", id)
@@ -75,21 +79,31 @@ impl Service {
     }
 
     /// `balancer` is the group that [`Origin::Balancer`] means.
-    pub async fn allow(&self, id: &str, rules: &[Rule], balancer: &str) -> Result<(), CallError> {
+    pub(crate) async fn allow(
+        &self,
+        id: &str,
+        rules: &[Rule],
+        balancer: &str,
+    ) -> Result<(), CallError> {
         let query = Query::write("ec2.AuthorizeSecurityGroupIngress").set("GroupId", id);
         self.ask(permissions(query, rules, balancer))
             .await
             .map(drop)
     }
 
-    pub async fn revoke(&self, id: &str, rules: &[Rule], balancer: &str) -> Result<(), CallError> {
+    pub(crate) async fn revoke(
+        &self,
+        id: &str,
+        rules: &[Rule],
+        balancer: &str,
+    ) -> Result<(), CallError> {
         let query = Query::write("ec2.RevokeSecurityGroupIngress").set("GroupId", id);
         self.ask(permissions(query, rules, balancer))
             .await
             .map(drop)
     }
 
-    pub async fn delete_group(&self, id: &str) -> Result<(), CallError> {
+    pub(crate) async fn delete_group(&self, id: &str) -> Result<(), CallError> {
         let query = Query::write("ec2.DeleteSecurityGroup")
             .repeatable()
             .set("GroupId", id);

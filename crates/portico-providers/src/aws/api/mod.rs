@@ -2,9 +2,9 @@
 //! (`ec2`), load balancing version 2 for Network Load Balancers (`network`), and version 1 for
 //! classic ones (`classic`).
 
-pub mod classic;
-pub mod ec2;
-pub mod network;
+pub(crate) mod classic;
+pub(crate) mod ec2;
+pub(crate) mod network;
 mod query;
 mod xml;
 
@@ -17,6 +17,7 @@ use crate::cloud::{CallError, Client, Dialect, Page, Reply, all_pages};
 pub use query::Query;
 pub use xml::Xml;
 
+/// How errors of these services are written.
 pub const DIALECT: Dialect = Dialect {
     read: xml::error,
     is_throttled,
@@ -36,12 +37,16 @@ fn is_throttled(_: StatusCode, code: &str) -> bool {
 
 /// One version of one service.
 pub struct Service {
+    /// Makes and counts the calls.
     pub client: Arc<Client>,
+    /// The address of the service.
     pub url: String,
+    /// The version of the API.
     pub version: &'static str,
 }
 
 impl Service {
+    /// Makes one call.
     pub async fn ask(&self, query: Query) -> Result<Reply, CallError> {
         self.client.send(query.call(&self.url, self.version)).await
     }
@@ -80,16 +85,16 @@ struct Paging {
 }
 
 impl Paging {
-    const fn ec2(list: &'static str) -> Paging {
-        Paging {
+    const fn ec2(list: &'static str) -> Self {
+        Self {
             list,
             next: "nextToken",
             ask: "NextToken",
         }
     }
 
-    const fn elb(list: &'static str) -> Paging {
-        Paging {
+    const fn elb(list: &'static str) -> Self {
+        Self {
             list,
             next: "NextMarker",
             ask: "Marker",
@@ -97,9 +102,13 @@ impl Paging {
     }
 }
 
+/// The services that a provider needs.
 pub struct Api {
+    /// Networks, instances and security groups.
     pub ec2: Service,
+    /// Network Load Balancers.
     pub network: Service,
+    /// Classic load balancers.
     pub classic: Service,
 }
 

@@ -8,22 +8,22 @@ use crate::aws::network::{Balancer, SeenListener, TargetGroup};
 use crate::aws::wanted::{Check, Listener};
 use crate::cloud::CallError;
 
-pub const VERSION: &str = "2015-12-01";
+pub(crate) const VERSION: &str = "2015-12-01";
 /// In one call.
 const MOST_TAGGED: usize = 20;
 const MOST_TARGETS: usize = 100;
 
 /// What a balancer begins with.
-pub struct NewBalancer<'a> {
-    pub name: &'a str,
-    pub internal: bool,
-    pub subnets: &'a [(String, Option<String>)],
-    pub group: &'a str,
-    pub tags: &'a Tags,
+pub(crate) struct NewBalancer<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) internal: bool,
+    pub(crate) subnets: &'a [(String, Option<String>)],
+    pub(crate) group: &'a str,
+    pub(crate) tags: &'a Tags,
 }
 
 impl Service {
-    pub async fn balancer(&self, name: &str) -> Result<Option<Balancer>, CallError> {
+    pub(crate) async fn balancer(&self, name: &str) -> Result<Option<Balancer>, CallError> {
         let query = Query::read("elbv2.DescribeLoadBalancers").set("Names.member.1", name);
         let Some(reply) = unless(&["LoadBalancerNotFound"], self.ask(query).await)? else {
             return Ok(None);
@@ -31,7 +31,7 @@ impl Service {
         Xml::read(&reply, |xml| xml.all("LoadBalancers").next().map(balancer))
     }
 
-    pub async fn create_balancer(
+    pub(crate) async fn create_balancer(
         &self,
         new: &NewBalancer<'_>,
     ) -> Result<Option<Balancer>, CallError> {
@@ -66,7 +66,7 @@ impl Service {
         })
     }
 
-    pub async fn use_group(&self, arn: &str, group: &str) -> Result<(), CallError> {
+    pub(crate) async fn use_group(&self, arn: &str, group: &str) -> Result<(), CallError> {
         let query = Query::write("elbv2.SetSecurityGroups")
             .repeatable()
             .set("LoadBalancerArn", arn);
@@ -75,14 +75,14 @@ impl Service {
             .map(drop)
     }
 
-    pub async fn delete_balancer(&self, arn: &str) -> Result<(), CallError> {
+    pub(crate) async fn delete_balancer(&self, arn: &str) -> Result<(), CallError> {
         let query = Query::write("elbv2.DeleteLoadBalancer")
             .repeatable()
             .set("LoadBalancerArn", arn);
         unless(&["LoadBalancerNotFound"], self.ask(query).await).map(drop)
     }
 
-    pub async fn set_balancer_attributes(
+    pub(crate) async fn set_balancer_attributes(
         &self,
         arn: &str,
         attributes: &Tags,
@@ -95,13 +95,13 @@ impl Service {
             .map(drop)
     }
 
-    pub async fn listeners(&self, balancer: &str) -> Result<Vec<SeenListener>, CallError> {
+    pub(crate) async fn listeners(&self, balancer: &str) -> Result<Vec<SeenListener>, CallError> {
         let query = || Query::read("elbv2.DescribeListeners").set("LoadBalancerArn", balancer);
         self.list(query, Paging::elb("Listeners"), seen_listener)
             .await
     }
 
-    pub async fn create_listener(
+    pub(crate) async fn create_listener(
         &self,
         balancer: &str,
         listener: &Listener,
@@ -118,14 +118,14 @@ impl Service {
         Xml::read(&reply, |xml| xml.all("Listeners").next().map(seen_listener))
     }
 
-    pub async fn redirect(&self, listener: &str, targets: &str) -> Result<(), CallError> {
+    pub(crate) async fn redirect(&self, listener: &str, targets: &str) -> Result<(), CallError> {
         let query = Query::write("elbv2.ModifyListener")
             .repeatable()
             .set("ListenerArn", listener);
         self.ask(forward(query, targets)).await.map(drop)
     }
 
-    pub async fn delete_listener(&self, arn: &str) -> Result<(), CallError> {
+    pub(crate) async fn delete_listener(&self, arn: &str) -> Result<(), CallError> {
         let query = Query::write("elbv2.DeleteListener")
             .repeatable()
             .set("ListenerArn", arn);
@@ -134,7 +134,7 @@ impl Service {
 
     /// All of the region whose names begin so, without tags and targets: those that nothing uses
     /// cannot be asked for otherwise.
-    pub async fn target_groups(&self, prefix: &str) -> Result<Vec<TargetGroup>, CallError> {
+    pub(crate) async fn target_groups(&self, prefix: &str) -> Result<Vec<TargetGroup>, CallError> {
         let query = || Query::read("elbv2.DescribeTargetGroups").set("PageSize", 400);
         let mut groups = self
             .list(query, Paging::elb("TargetGroups"), target_group)
@@ -143,7 +143,7 @@ impl Service {
         Ok(groups)
     }
 
-    pub async fn create_target_group(
+    pub(crate) async fn create_target_group(
         &self,
         listener: &Listener,
         vpc: &str,
@@ -171,14 +171,14 @@ impl Service {
         })
     }
 
-    pub async fn set_check(&self, arn: &str, check: &Check) -> Result<(), CallError> {
+    pub(crate) async fn set_check(&self, arn: &str, check: &Check) -> Result<(), CallError> {
         let query = Query::write("elbv2.ModifyTargetGroup")
             .repeatable()
             .set("TargetGroupArn", arn);
         self.ask(set_check(query, check)).await.map(drop)
     }
 
-    pub async fn set_target_attributes(
+    pub(crate) async fn set_target_attributes(
         &self,
         arn: &str,
         attributes: &Tags,
@@ -191,15 +191,15 @@ impl Service {
             .map(drop)
     }
 
-    pub async fn delete_target_group(&self, arn: &str) -> Result<(), CallError> {
+    pub(crate) async fn delete_target_group(&self, arn: &str) -> Result<(), CallError> {
         let query = Query::write("elbv2.DeleteTargetGroup")
             .repeatable()
             .set("TargetGroupArn", arn);
         unless(&["TargetGroupNotFound"], self.ask(query).await).map(drop)
     }
 
-    /// Without those that are leaving.
-    pub async fn targets(&self, group: &str) -> Result<BTreeSet<String>, CallError> {
+    /// The targets of a group, without those that are draining.
+    pub(crate) async fn targets(&self, group: &str) -> Result<BTreeSet<String>, CallError> {
         let query = Query::read("elbv2.DescribeTargetHealth").set("TargetGroupArn", group);
         let reply = self.ask(query).await?;
         Xml::read(&reply, |xml| {
@@ -211,7 +211,11 @@ impl Service {
         })
     }
 
-    pub async fn register(&self, group: &str, instances: &[String]) -> Result<(), CallError> {
+    pub(crate) async fn register(
+        &self,
+        group: &str,
+        instances: &[String],
+    ) -> Result<(), CallError> {
         for some in instances.chunks(MOST_TARGETS) {
             let query = Query::write("elbv2.RegisterTargets")
                 .repeatable()
@@ -222,7 +226,11 @@ impl Service {
         Ok(())
     }
 
-    pub async fn deregister(&self, group: &str, instances: &[String]) -> Result<(), CallError> {
+    pub(crate) async fn deregister(
+        &self,
+        group: &str,
+        instances: &[String],
+    ) -> Result<(), CallError> {
         for some in instances.chunks(MOST_TARGETS) {
             let query = Query::write("elbv2.DeregisterTargets").set("TargetGroupArn", group);
             self.ask(query.list_of("Targets.member", "Id", some))
@@ -231,8 +239,8 @@ impl Service {
         Ok(())
     }
 
-    /// By ARN.
-    pub async fn tags(&self, arns: &[&str]) -> Result<BTreeMap<String, Tags>, CallError> {
+    /// The tags of resources, by ARN.
+    pub(crate) async fn tags(&self, arns: &[&str]) -> Result<BTreeMap<String, Tags>, CallError> {
         let mut all = BTreeMap::new();
         for some in arns.chunks(MOST_TAGGED) {
             let reply = self
@@ -253,7 +261,7 @@ impl Service {
         Ok(all)
     }
 
-    pub async fn add_tags(&self, arn: &str, tags: &Tags) -> Result<(), CallError> {
+    pub(crate) async fn add_tags(&self, arn: &str, tags: &Tags) -> Result<(), CallError> {
         let query = Query::write("elbv2.AddTags")
             .repeatable()
             .set("ResourceArns.member.1", arn);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::cloud::Call;
 
+/// The parameters of a call.
 pub struct Query {
     /// `service.Action`
     operation: &'static str,
@@ -13,16 +14,18 @@ pub struct Query {
 }
 
 impl Query {
-    pub fn read(operation: &'static str) -> Query {
-        Query {
+    /// A call that changes nothing, which can be repeated.
+    pub fn read(operation: &'static str) -> Self {
+        Self {
             operation,
             repeatable: true,
             fields: Vec::new(),
         }
     }
 
-    pub fn write(operation: &'static str) -> Query {
-        Query {
+    /// A call that changes something.
+    pub fn write(operation: &'static str) -> Self {
+        Self {
             operation,
             repeatable: false,
             fields: Vec::new(),
@@ -30,19 +33,21 @@ impl Query {
     }
 
     /// A second time does what the first did.
-    pub fn repeatable(self) -> Query {
-        Query {
+    pub fn repeatable(self) -> Self {
+        Self {
             repeatable: true,
             ..self
         }
     }
 
-    pub fn set(mut self, name: impl Into<String>, value: impl ToString) -> Query {
+    /// Adds a parameter.
+    pub fn set(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.fields.push((name.into(), value.to_string()));
         self
     }
 
-    pub fn set_some(self, name: &str, value: Option<impl ToString>) -> Query {
+    /// Adds a parameter, if there is a value.
+    pub fn set_some(self, name: &str, value: Option<impl ToString>) -> Self {
         match value {
             Some(value) => self.set(name, value),
             None => self,
@@ -50,20 +55,20 @@ impl Query {
     }
 
     /// `name.1`, `name.2`, ...
-    pub fn list(self, name: &str, values: impl IntoIterator<Item = impl ToString>) -> Query {
+    pub fn list(self, name: &str, values: impl IntoIterator<Item = impl ToString>) -> Self {
         let numbered = values.into_iter().zip(1..);
         numbered.fold(self, |query, (value, number)| {
             query.set(format!("{name}.{number}"), value)
         })
     }
 
-    /// As [`Query::list`], with a field of each element.
+    /// Adds a list as [`Query::list`] does, with a field of each element.
     pub fn list_of(
         self,
         name: &str,
         field: &str,
         values: impl IntoIterator<Item = impl ToString>,
-    ) -> Query {
+    ) -> Self {
         let numbered = values.into_iter().zip(1..);
         numbered.fold(self, |query, (value, number)| {
             query.set(format!("{name}.{number}.{field}"), value)
@@ -71,13 +76,13 @@ impl Query {
     }
 
     /// A list of keys with values, such as tags.
-    pub fn pairs(self, name: &str, pairs: &BTreeMap<String, String>) -> Query {
+    pub fn pairs(self, name: &str, pairs: &BTreeMap<String, String>) -> Self {
         self.list_of(name, "Key", pairs.keys())
             .list_of(name, "Value", pairs.values())
     }
 
     /// Filters of EC2: all of them have to hold, with any of their values.
-    pub fn filters(self, filters: &[(&str, &[&str])]) -> Query {
+    pub fn filters(self, filters: &[(&str, &[&str])]) -> Self {
         filters
             .iter()
             .zip(1..)
@@ -87,6 +92,7 @@ impl Query {
             })
     }
 
+    /// The call, to the service at this address.
     pub fn call(&self, url: &str, version: &str) -> Call {
         let action = self.operation.rsplit('.').next().unwrap_or_default();
         let fields = self

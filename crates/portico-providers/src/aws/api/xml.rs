@@ -28,7 +28,7 @@ impl<'a> Xml<'a> {
     }
 
     /// The first element of that name, however deep.
-    pub fn find(self, name: &str) -> Option<Xml<'a>> {
+    pub fn find(self, name: &str) -> Option<Self> {
         let found = self
             .node?
             .descendants()
@@ -36,7 +36,8 @@ impl<'a> Xml<'a> {
         Some(Xml { node: Some(found) })
     }
 
-    pub fn child(self, name: &str) -> Xml<'a> {
+    /// The first element of this name, empty where there is none.
+    pub fn child(self, name: &str) -> Self {
         Xml {
             node: self.node.and_then(|node| {
                 node.children()
@@ -50,6 +51,7 @@ impl<'a> Xml<'a> {
         self.child(name).own_text()
     }
 
+    /// The text of the element; empty where it has none.
     pub fn own_text(self) -> String {
         self.node
             .and_then(|node| node.text())
@@ -58,6 +60,7 @@ impl<'a> Xml<'a> {
             .to_owned()
     }
 
+    /// The text of a child as a number.
     pub fn number<T: std::str::FromStr>(self, name: &str) -> Option<T> {
         self.text(name).parse().ok()
     }
@@ -67,6 +70,7 @@ impl<'a> Xml<'a> {
         self.child(name).items()
     }
 
+    /// The elements of a list (`member` or `item`).
     pub fn items(self) -> impl Iterator<Item = Xml<'a>> + use<'a> {
         let children = self.node.into_iter().flat_map(|node| node.children());
         children
@@ -80,8 +84,8 @@ impl<'a> Xml<'a> {
     }
 }
 
-/// Of an answer that is an error: the vendor's word for it, and its message.
-pub fn error(body: &[u8]) -> Option<(String, String)> {
+/// The vendor's code and message in an answer that is an error.
+pub(super) fn error(body: &[u8]) -> Option<(String, String)> {
     let document = Document::parse(std::str::from_utf8(body).ok()?).ok()?;
     let error = Xml {
         node: Some(document.root_element()),

@@ -10,49 +10,59 @@ use super::sign::Credentials;
 use crate::cloud::{Ini, Section};
 
 /// What a process finds around it.
-pub struct Environment<'a> {
+pub(crate) struct Environment<'a> {
     pub variables: BTreeMap<String, String>,
     pub read: &'a (dyn Fn(&Path) -> Option<String> + Sync),
 }
 
+/// Where credentials come from.
 #[derive(Clone, Debug)]
 pub enum Source {
+    /// They were given, and do not expire.
     Fixed(Credentials),
     /// A file with a token that the STS gives credentials of a role for (IAM roles for service
     /// accounts).
     WebIdentity {
+        /// The file with the token.
         token_file: PathBuf,
+        /// The role.
         role: String,
+        /// The name of the session, for the cloud's audit log.
         session: String,
     },
     /// An agent beside the container (ECS, EKS Pod Identity).
     Container {
+        /// The address of the agent.
         url: String,
+        /// The token that the agent asks for.
         token: Option<SecretString>,
+        /// A file with that token, which is read for each request.
         token_file: Option<PathBuf>,
     },
     /// The role of the instance.
     Instance,
     /// The STS gives credentials of a role for others.
     Role {
+        /// The role.
         role: String,
-        base: Box<Source>,
+        /// The credentials with which it is assumed.
+        base: Box<Self>,
     },
 }
 
-/// Of the agent of ECS.
+/// The address of the agent of ECS.
 const CONTAINER: &str = "http://169.254.170.2";
 const SESSION: &str = "portico";
 
 impl Environment<'_> {
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
     }
 
-    pub fn source(&self) -> Result<Source, String> {
+    pub(crate) fn source(&self) -> Result<Source, String> {
         let found = self.variables().or_else(|| self.web_identity());
         let found = match found {
             Some(source) => Some(source),
@@ -63,8 +73,8 @@ impl Environment<'_> {
             .unwrap_or(Source::Instance))
     }
 
-    /// As far as it is said anywhere but by the instance.
-    pub fn region(&self) -> Option<String> {
+    /// The region, where anything but the instance says it.
+    pub(crate) fn region(&self) -> Option<String> {
         let named = self
             .get("AWS_REGION")
             .or_else(|| self.get("AWS_DEFAULT_REGION"))

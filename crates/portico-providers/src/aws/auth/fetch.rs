@@ -23,15 +23,19 @@ use crate::cloud::{
 /// Credentials are not used in their last minutes: a request may take some, and clocks differ.
 const MARGIN: SignedDuration = SignedDuration::from_mins(5);
 
+/// Fetches credentials, and keeps them until shortly before they expire.
 pub struct Fetcher {
+    /// Where they come from.
     pub source: Source,
-    /// Without proof of who asks.
+    /// A client for calls that are not signed.
     pub client: Client,
     /// For calls to the STS that are signed.
     pub transport: Arc<dyn Transport>,
-    /// Of the STS.
+    /// The address of the STS.
     pub sts: String,
+    /// The region of the STS.
     pub region: String,
+    /// The address of the instance's metadata.
     pub metadata: String,
     current: Mutex<Option<Fetched>>,
 }
@@ -53,15 +57,16 @@ struct Given {
 }
 
 impl Fetcher {
+    /// Nothing is fetched before the first use.
     pub fn new(
         source: Source,
         client: Client,
         transport: Arc<dyn Transport>,
         region: &str,
         sts: String,
-    ) -> Fetcher {
+    ) -> Self {
         let (region, metadata) = (region.to_owned(), Metadata::ENDPOINT.to_owned());
-        Fetcher {
+        Self {
             source,
             client,
             transport,
@@ -72,6 +77,7 @@ impl Fetcher {
         }
     }
 
+    /// Credentials that can be used now.
     pub async fn current(&self) -> Result<Credentials, CallError> {
         let mut current = self.current.lock().await;
         if let Some(fetched) = &*current

@@ -7,17 +7,17 @@ use crate::cloud::{Call, CallError, Client};
 const TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 const TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
 
-pub struct Metadata<'a> {
+pub(crate) struct Metadata<'a> {
     pub client: &'a Client,
     /// `http://169.254.169.254` but in tests.
     pub endpoint: &'a str,
 }
 
 impl Metadata<'_> {
-    pub const ENDPOINT: &'static str = "http://169.254.169.254";
+    pub(crate) const ENDPOINT: &'static str = "http://169.254.169.254";
 
     /// A path below `latest/meta-data`.
-    pub async fn get(&self, path: &str) -> Result<String, CallError> {
+    pub(crate) async fn get(&self, path: &str) -> Result<String, CallError> {
         let token = Call::put(
             "metadata.token",
             format!("{}/latest/api/token", self.endpoint),
@@ -40,7 +40,7 @@ impl Metadata<'_> {
     }
 
     /// The network and the subnet of the instance's first interface.
-    pub async fn network(&self) -> Result<(String, String), CallError> {
+    pub(crate) async fn network(&self) -> Result<(String, String), CallError> {
         let interface = format!("network/interfaces/macs/{}", self.get("mac").await?);
         Ok((
             self.get(&format!("{interface}/vpc-id")).await?,

@@ -1,5 +1,5 @@
-//! Who asks: credentials from where the vendor's tools find them too (`chain`), fetched and kept
-//! until shortly before they end (`fetch`), and requests signed with them (`sign`).
+//! Authentication: credentials from where the vendor's tools find them too (`chain`), fetched and
+//! kept until shortly before they end (`fetch`), and requests signed with them (`sign`).
 
 mod chain;
 mod fetch;
@@ -15,15 +15,20 @@ use jiff::Timestamp;
 
 use crate::cloud::{Authorize, CallError};
 
-pub use chain::{Environment, Source};
+pub(crate) use chain::Environment;
+pub use chain::Source;
 pub use fetch::Fetcher;
-pub use metadata::Metadata;
-pub use sign::{Credentials, Scope, hash, sign};
+pub(crate) use metadata::Metadata;
+pub use sign::Credentials;
+pub(crate) use sign::{Scope, hash, sign};
 
 /// Signs what is asked of one service in one region.
 pub struct Signer {
+    /// Has the credentials.
     pub credentials: Arc<Fetcher>,
+    /// The region of the service.
     pub region: String,
+    /// The name of the service in signatures.
     pub service: &'static str,
 }
 

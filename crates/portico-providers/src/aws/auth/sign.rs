@@ -9,17 +9,20 @@ use jiff::tz::TimeZone;
 use ring::{digest, hmac};
 use secrecy::{ExposeSecret, SecretString};
 
+/// An access key, with its secret.
 #[derive(Clone, Debug)]
 pub struct Credentials {
+    /// The id of the access key.
     pub key: String,
+    /// The secret of the access key.
     pub secret: SecretString,
-    /// Of a session; those that last have none.
+    /// The token of a session; credentials that do not expire have none.
     pub token: Option<SecretString>,
 }
 
 /// What a signature is good for, beside a day.
 #[derive(Clone, Copy, Debug)]
-pub struct Scope<'a> {
+pub(crate) struct Scope<'a> {
     pub region: &'a str,
     pub service: &'a str,
 }
@@ -29,7 +32,7 @@ const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
 /// Adds the date, the token of the session and the signature over all that the cloud looks at.
-pub fn sign(
+pub(crate) fn sign(
     request: &mut Request<Bytes>,
     credentials: &Credentials,
     scope: Scope<'_>,
@@ -118,7 +121,7 @@ fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
         .to_vec()
 }
 
-pub fn hash(bytes: &[u8]) -> String {
+pub(crate) fn hash(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 

@@ -7,7 +7,7 @@ use crate::aws::surroundings::{Surroundings, Trust, in_lots, not_ours, quota};
 use crate::aws::wanted::{Names, Wanted};
 use crate::cloud::CallError;
 
-pub async fn observe(
+pub(crate) async fn observe(
     around: &Surroundings,
     names: &Names,
     balancer: Option<Balancer>,
@@ -27,8 +27,8 @@ pub async fn observe(
     })
 }
 
-/// Nothing is there yet: should that be wrong, a name is taken.
-pub async fn begin(
+/// Begins with a Service that has nothing yet: should that be wrong, a name is taken.
+pub(crate) async fn begin(
     around: &Surroundings,
     names: &Names,
     wanted: &Wanted,
@@ -44,8 +44,8 @@ pub async fn begin(
     })
 }
 
-/// Only the balancer: the security group is not its own alone.
-pub async fn observe_to_remove(
+/// Reads only the balancer: the security group may be in use by others.
+pub(crate) async fn observe_to_remove(
     around: &Surroundings,
     names: &Names,
 ) -> Result<Observed, ProviderError> {
@@ -72,14 +72,14 @@ async fn with_tags(
 }
 
 /// Carries steps out, and notes what there is after each.
-pub struct Actor<'a> {
+pub(crate) struct Actor<'a> {
     pub around: &'a Surroundings,
     pub name: &'a str,
     pub seen: Observed,
 }
 
 impl Actor<'_> {
-    pub async fn run(mut self, steps: Vec<Step>) -> Result<Observed, ProviderError> {
+    pub(crate) async fn run(mut self, steps: Vec<Step>) -> Result<Observed, ProviderError> {
         for step in &steps {
             let host = self.act(step).await?;
             self.seen.done(step, host);

@@ -7,8 +7,8 @@ use crate::aws::surroundings::{Surroundings, Trust, in_lots, not_ours, quota};
 use crate::aws::wanted::{Names, Wanted};
 use crate::cloud::CallError;
 
-/// Everything that belongs to a Service.
-pub async fn observe(
+/// Reads everything that belongs to a Service.
+pub(crate) async fn observe(
     around: &Surroundings,
     names: &Names,
     balancer: Option<Balancer>,
@@ -35,8 +35,8 @@ pub async fn observe(
     Ok(seen)
 }
 
-/// Nothing is there yet: should that be wrong, a name is taken.
-pub async fn begin(
+/// Begins with a Service that has nothing yet: should that be wrong, a name is taken.
+pub(crate) async fn begin(
     around: &Surroundings,
     names: &Names,
     wanted: &Wanted,
@@ -52,8 +52,8 @@ pub async fn begin(
     })
 }
 
-/// As far as it has to be known to delete it.
-pub async fn observe_to_remove(
+/// Reads what has to be known to delete it.
+pub(crate) async fn observe_to_remove(
     around: &Surroundings,
     names: &Names,
     balancer: Option<Balancer>,
@@ -71,7 +71,7 @@ pub async fn observe_to_remove(
     .await
 }
 
-/// With target groups and tags; what has the name of ours and not the tag is somebody else's.
+/// Adds target groups and tags; what has our name and not our tag belongs to another program.
 async fn owned(
     around: &Surroundings,
     names: &Names,
@@ -102,13 +102,13 @@ async fn owned(
 }
 
 /// Carries steps out, and notes what there is after each.
-pub struct Actor<'a> {
+pub(crate) struct Actor<'a> {
     pub around: &'a Surroundings,
     pub seen: Observed,
 }
 
 impl Actor<'_> {
-    pub async fn run(mut self, steps: Vec<Step>) -> Result<Observed, ProviderError> {
+    pub(crate) async fn run(mut self, steps: Vec<Step>) -> Result<Observed, ProviderError> {
         for step in &steps {
             let made = self.act(step).await?;
             self.seen.done(step, made);

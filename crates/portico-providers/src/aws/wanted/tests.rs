@@ -115,7 +115,7 @@ fn clients_reach_ports_and_only_the_balancer_reaches_node_ports() {
         ]
     );
     assert_eq!(some.on_nodes, all.on_nodes);
-    // Ranges of the other family let nobody in, and not everybody.
+    // Ranges of the other family let no client in, and not all.
     request.source_ranges.remove(0);
     assert_eq!(told(&network(&request).groups.inbound), [""; 0]);
 }

@@ -11,8 +11,8 @@ struct Calls {
 }
 
 impl Calls {
-    fn new() -> Calls {
-        Calls {
+    fn new() -> Self {
+        Self {
             memory: Remembered::default(),
             bases: Mutex::default(),
         }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Flaw {
+pub(crate) enum Flaw {
     /// What a careful author would write.
     None,
     FailsToDeleteNothing,
@@ -61,7 +61,7 @@ struct Server {
 }
 
 #[derive(Clone)]
-pub struct Cloudlet {
+pub(crate) struct Cloudlet {
     server: Arc<Mutex<Server>>,
     plan: Arc<FaultPlan>,
     flaw: Flaw,
@@ -69,8 +69,8 @@ pub struct Cloudlet {
 }
 
 impl Cloudlet {
-    pub fn new(flaw: Flaw) -> Cloudlet {
-        let cloudlet = Cloudlet {
+    pub(crate) fn new(flaw: Flaw) -> Self {
+        let cloudlet = Self {
             server: Arc::default(),
             plan: Arc::default(),
             flaw,
@@ -405,7 +405,7 @@ impl Lab for Cloudlet {
     fn start(&self) -> BoxFuture<'_, Arc<dyn Provider>> {
         let mut server = self.server.lock().unwrap();
         server.starts += 1;
-        let again: Arc<dyn Provider> = Arc::new(Cloudlet {
+        let again: Arc<dyn Provider> = Arc::new(Self {
             starts: server.starts,
             ..self.clone()
         });

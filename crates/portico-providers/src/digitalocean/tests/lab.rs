@@ -16,31 +16,31 @@ use crate::digitalocean::{Config, DigitalOcean, Parts};
 use crate::{Family, HealthCheck, Node, Port, Protocol, Provider, Request, ServiceRef};
 use portico_controller::balancers::balancer_name;
 
-/// Of somebody else, with names that are near to ours.
+/// Load balancers of other users, with names that are near to ours.
 const FOREIGN: [&str; 3] = ["website", "auida-old", "xauida"];
-pub const VPC: &str = "587d698c-de84-11e8-80bc-3cfdfea9fcd1";
+pub(super) const VPC: &str = "587d698c-de84-11e8-80bc-3cfdfea9fcd1";
 
-pub struct Lab {
+pub(super) struct Lab {
     pub cloud: Arc<Cloud>,
     pub plan: Arc<FaultPlan>,
 }
 
 impl Lab {
-    pub fn new() -> Lab {
+    pub(super) fn new() -> Self {
         let cloud = Arc::new(Cloud::default());
         (1..=3).for_each(|number| cloud.add_droplet(3_164_440 + number));
         cloud.add_certificate("shop", "892071a0-bb95-49bc-8021-3afd67a210bf");
         FOREIGN
             .into_iter()
             .for_each(|name| cloud.put(name, &json!({})));
-        Lab {
+        Self {
             cloud,
             plan: Arc::default(),
         }
     }
 
     /// As after a start of the program.
-    pub fn provider(&self) -> DigitalOcean {
+    pub(super) fn provider(&self) -> DigitalOcean {
         let cloud = Arc::clone(&self.cloud);
         let wire = move |request: HttpRequest<Bytes>| -> Result<_, TransportError> {
             assert_eq!(request.headers()["authorization"], "Bearer hush");
@@ -70,7 +70,11 @@ impl Lab {
     }
 
     /// Until it is ready.
-    pub async fn settled(&self, provider: &DigitalOcean, request: &Request) -> crate::Balancer {
+    pub(super) async fn settled(
+        &self,
+        provider: &DigitalOcean,
+        request: &Request,
+    ) -> crate::Balancer {
         provider.ensure(request).await.unwrap();
         self.cloud.settle();
         let balancer = provider.ensure(request).await.unwrap();
@@ -80,7 +84,7 @@ impl Lab {
     }
 
     /// What was called since the last time, with `ID` for ids: `PUT load_balancers/ID`.
-    pub fn calls(&self) -> Vec<String> {
+    pub(super) fn calls(&self) -> Vec<String> {
         let calls = self.plan.calls();
         self.plan.set(None);
         let short = |call: String| match call.replace("/v2/", "").split_once("load_balancers/") {
@@ -91,12 +95,12 @@ impl Lab {
     }
 
     /// What is not others'.
-    pub fn ours(&self) -> Vec<Value> {
+    pub(super) fn ours(&self) -> Vec<Value> {
         self.all(false)
     }
 
     /// The only one of ours.
-    pub fn only(&self) -> Value {
+    pub(super) fn only(&self) -> Value {
         let [only] = &self.ours()[..] else {
             panic!("{:?}", self.ours())
         };
@@ -124,7 +128,7 @@ impl Lab {
     }
 
     /// What was asked and answered is as the vendor describes it.
-    pub fn assert_described(&self) {
+    pub(super) fn assert_described(&self) {
         assert_eq!(self.cloud.problems(), Vec::<String>::new());
     }
 }
@@ -149,7 +153,7 @@ impl ConformanceLab for Lab {
     }
 }
 
-pub fn node(number: usize) -> Node {
+pub(super) fn node(number: usize) -> Node {
     Node {
         name: format!("node-{number}"),
         provider_id: format!("digitalocean://{}", 3_164_440 + number),
@@ -159,7 +163,7 @@ pub fn node(number: usize) -> Node {
 }
 
 /// A Service with TCP/80 on nodes 1 and 2.
-pub fn service(name: &str) -> Request {
+pub(super) fn service(name: &str) -> Request {
     let uid = format!("uid-{name}");
     Request {
         balancer_name: balancer_name(&uid),
@@ -179,7 +183,7 @@ pub fn service(name: &str) -> Request {
     }
 }
 
-pub fn port(protocol: Protocol, port: u16) -> Port {
+pub(super) fn port(protocol: Protocol, port: u16) -> Port {
     Port {
         name: port.to_string(),
         protocol,
@@ -190,7 +194,7 @@ pub fn port(protocol: Protocol, port: u16) -> Port {
 }
 
 /// With annotations of the provider.
-pub fn annotated(request: Request, annotations: &[(&str, &str)]) -> Request {
+pub(super) fn annotated(request: Request, annotations: &[(&str, &str)]) -> Request {
     let prefixed = annotations.iter().map(|(name, value)| {
         (
             format!("service.beta.kubernetes.io/do-loadbalancer-{name}"),

@@ -16,8 +16,8 @@ use crate::gce::{Config, Gce, Parts, Place};
 use crate::{Family, HealthCheck, Host, Node, Port, Protocol, Provider, Request, ServiceRef};
 use portico_controller::balancers::balancer_name;
 
-pub const CLUSTER_ID: &str = "0123456789abcdef";
-pub const SHARED: &str = "k8s-0123456789abcdef-node";
+pub(super) const CLUSTER_ID: &str = "0123456789abcdef";
+pub(super) const SHARED: &str = "k8s-0123456789abcdef-node";
 const KINDS: [Kind; 5] = [
     Kind::Address,
     Kind::Firewall,
@@ -26,18 +26,18 @@ const KINDS: [Kind; 5] = [
     Kind::TargetPool,
 ];
 
-pub struct Lab {
+pub(super) struct Lab {
     pub cloud: Arc<Cloud>,
     pub plan: Arc<FaultPlan>,
     config: &'static str,
 }
 
 impl Lab {
-    pub fn new() -> Lab {
-        Lab::with("[global]\nnode-tags = nodes\n")
+    pub(super) fn new() -> Self {
+        Self::with("[global]\nnode-tags = nodes\n")
     }
 
-    pub fn with(config: &'static str) -> Lab {
+    pub(super) fn with(config: &'static str) -> Self {
         let cloud = Arc::new(Cloud::default());
         (1..=3).for_each(|number| {
             cloud.add_instance(
@@ -53,7 +53,7 @@ impl Lab {
                 json!({"name": "foreign", "description": "of somebody else"}),
             );
         }
-        Lab {
+        Self {
             cloud,
             plan: Arc::default(),
             config,
@@ -61,7 +61,7 @@ impl Lab {
     }
 
     /// As after a start of the program.
-    pub fn provider(&self) -> Gce {
+    pub(super) fn provider(&self) -> Gce {
         let cloud = Arc::clone(&self.cloud);
         let wire = move |request: HttpRequest<Bytes>| -> Result<_, TransportError> {
             assert_eq!(request.headers()["authorization"], "Bearer hush");
@@ -95,7 +95,7 @@ impl Lab {
     }
 
     /// The names of what there is of a kind, without others'.
-    pub fn names(&self, kind: Kind) -> Vec<String> {
+    pub(super) fn names(&self, kind: Kind) -> Vec<String> {
         self.cloud.settle();
         self.cloud
             .all(kind)
@@ -105,14 +105,14 @@ impl Lab {
             .collect()
     }
 
-    pub fn field(&self, kind: Kind, name: &str, field: &str) -> Value {
+    pub(super) fn field(&self, kind: Kind, name: &str, field: &str) -> Value {
         self.cloud.settle();
         self.cloud.get(kind, name).unwrap_or_default()[field].clone()
     }
 
     /// What was called since the last time: `POST targetPools/x/addInstance`, without looks at
     /// operations.
-    pub fn calls(&self) -> Vec<String> {
+    pub(super) fn calls(&self) -> Vec<String> {
         let calls = self.plan.calls();
         self.plan.set(None);
         let short = |call: &String| {
@@ -144,7 +144,7 @@ impl Lab {
     }
 
     /// What was asked and answered is as Google describes it.
-    pub fn assert_described(&self) {
+    pub(super) fn assert_described(&self) {
         assert_eq!(self.cloud.problems(), Vec::<String>::new());
     }
 }
@@ -169,7 +169,7 @@ impl ConformanceLab for Lab {
     }
 }
 
-pub fn node(number: usize) -> Node {
+pub(super) fn node(number: usize) -> Node {
     Node {
         name: format!("node-{number}"),
         provider_id: format!("gce://shop/europe-west1-b/node-{number}"),
@@ -180,7 +180,7 @@ pub fn node(number: usize) -> Node {
 }
 
 /// A Service with TCP/80 on nodes 1 and 2.
-pub fn service(name: &str) -> Request {
+pub(super) fn service(name: &str) -> Request {
     let uid = format!("uid-{name}");
     Request {
         balancer_name: balancer_name(&uid),
@@ -200,7 +200,7 @@ pub fn service(name: &str) -> Request {
     }
 }
 
-pub fn local(request: Request, port: u16) -> Request {
+pub(super) fn local(request: Request, port: u16) -> Request {
     Request {
         local: true,
         health_check: Some(HealthCheck {
@@ -211,7 +211,7 @@ pub fn local(request: Request, port: u16) -> Request {
     }
 }
 
-pub fn port(protocol: Protocol, port: u16) -> Port {
+pub(super) fn port(protocol: Protocol, port: u16) -> Port {
     Port {
         name: port.to_string(),
         protocol,
@@ -222,7 +222,7 @@ pub fn port(protocol: Protocol, port: u16) -> Port {
 }
 
 /// The only address.
-pub fn address(balancer: &crate::Balancer) -> String {
+pub(super) fn address(balancer: &crate::Balancer) -> String {
     match &balancer.ingress[..] {
         [ingress] => match &ingress.host {
             Host::Ip(address) => address.to_string(),

@@ -38,7 +38,7 @@ fn nobody_gets_what_another_has() {
         error.contains("port 80 of 192.0.2.10 is that of shop/a"),
         "{error}"
     );
-    // Who has one keeps it, also when another becomes free.
+    // A Service keeps its address, also when another becomes free.
     table.sites.remove("uid-a");
     assert_eq!(ensure(&mut table, &request("b")).unwrap(), ["192.0.2.11"]);
     assert_eq!(ensure(&mut table, &request("d")).unwrap(), ["192.0.2.10"]);

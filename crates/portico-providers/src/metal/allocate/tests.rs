@@ -231,7 +231,7 @@ fn claims_of_services_that_are_gone_end_at_start() {
     );
 }
 
-/// Its last claim was removed, and whoever did it ended before the block was deleted.
+/// Its last claim was removed by a process that ended before it deleted the block.
 #[test]
 fn an_empty_block_goes_at_start() {
     let store = FakeStore::default();
@@ -275,8 +275,8 @@ fn a_lost_block_is_written_again() {
     assert_eq!(store.0.lock().unwrap().blocks[&network].claims, claims);
 }
 
-/// Every write of a small history fails in every way; whoever asked tries again, now and then after
-/// a restart.
+/// Every write of a small history fails in every way; the callers try again, now and then after a
+/// restart.
 #[test]
 fn every_write_may_fail_before_and_after_it_is_done() {
     let pools = [pool("a", &["10.0.0.254-10.0.1.1", "fd00::/126"], |_| {})];

@@ -285,8 +285,8 @@ fn sharing() {
             desired.service.name
         );
     }
-    // Ports that come to clash, and a key that is given up, mean another address; who is alone may
-    // do as it likes.
+    // Ports that come to clash, and a key that is given up, mean another address; a Service without
+    // a neighbour on its address may do as it likes.
     let clash = Desired {
         current: [ip("10.0.0.0")].into(),
         ..shared("b", "k", "TCP/84", "")

@@ -80,7 +80,7 @@ fn a_requested_one_takes_the_place_of_another() {
         Step::Attach("wanted".to_owned()),
     ];
     assert_eq!(plan(&desired(Some(6)), &found), Ok(expected));
-    // Nobody has it yet.
+    // The floating IP is not attached yet.
     let found = attached(&[ip("a", Some("vip"), "theirs")]);
     assert_eq!(
         plan(&desired(Some(6)), &found),

@@ -1,4 +1,4 @@
-//! A cloud with a load balancer of somebody else, and providers that are started on it.
+//! A cloud with a load balancer of another user, and providers that are started on it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 use portico_controller::balancers::balancer_name;
 
-pub struct Lab {
+pub(crate) struct Lab {
     pub cloud: Arc<Cloud>,
     pub plan: Arc<FaultPlan>,
     /// Providers that are started look at everything in every call.
@@ -26,25 +26,25 @@ pub struct Lab {
 }
 
 impl Lab {
-    pub fn new() -> Lab {
+    pub(crate) fn new() -> Self {
         let cloud = Arc::new(Cloud::default());
         cloud.add("foreign", 80);
-        Lab {
+        Self {
             cloud,
             plan: Arc::default(),
             forgetful: false,
         }
     }
 
-    pub fn forgetful() -> Lab {
-        Lab {
+    pub(crate) fn forgetful() -> Self {
+        Self {
             forgetful: true,
-            ..Lab::new()
+            ..Self::new()
         }
     }
 
     /// As after a start of the program.
-    pub fn provider(&self) -> Rackspace {
+    pub(crate) fn provider(&self) -> Rackspace {
         let cloud = Arc::clone(&self.cloud);
         let wire = move |request: HttpRequest<Bytes>| -> Result<_, TransportError> {
             Ok(cloud.answer(&request))
@@ -63,7 +63,7 @@ impl Lab {
 
     /// What was called since the last time: `POST loadbalancers/1/nodes`, without logins; ids are
     /// left out.
-    pub fn calls(&self) -> Vec<String> {
+    pub(crate) fn calls(&self) -> Vec<String> {
         let calls = self.plan.calls();
         self.plan.set(None);
         let short = |call: &String| {
@@ -79,7 +79,7 @@ impl Lab {
     }
 
     /// Those of Services, oldest first.
-    pub fn balancers(&self) -> Vec<Value> {
+    pub(crate) fn balancers(&self) -> Vec<Value> {
         self.cloud.settle();
         self.cloud
             .all()
@@ -89,15 +89,15 @@ impl Lab {
     }
 
     /// A field of each.
-    pub fn fields(&self, name: &str) -> Vec<Value> {
+    pub(crate) fn fields(&self, name: &str) -> Vec<Value> {
         self.balancers()
             .iter()
             .map(|value| value[name].clone())
             .collect()
     }
 
-    /// The only one, changed as somebody else would.
-    pub fn change(&self, field: &str, to: Value) {
+    /// Changes the only one, as another user would.
+    pub(crate) fn change(&self, field: &str, to: Value) {
         let id = self.fields("id")[0].as_u64().unwrap();
         self.cloud.change(id, |value| match to.is_null() {
             true => _ = value.as_object_mut().unwrap().remove(field),
@@ -106,7 +106,7 @@ impl Lab {
     }
 
     /// What was asked and answered is as it is described.
-    pub fn assert_described(&self) {
+    pub(crate) fn assert_described(&self) {
         assert_eq!(self.cloud.problems(), Vec::<String>::new());
     }
 
@@ -214,7 +214,7 @@ impl Provider for Forgetful {
     }
 }
 
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     let text = format!(
         "[Global]\nauth-url = {}\nusername = {}\napi-key = {}\nregion = ord\n",
         Cloud::URL,
@@ -224,7 +224,7 @@ pub fn config() -> Config {
     Config::parse(&text, |_| None).unwrap()
 }
 
-pub fn node(number: usize) -> Node {
+pub(crate) fn node(number: usize) -> Node {
     let addresses = vec![
         format!("10.0.0.{number}").parse().unwrap(),
         format!("fd00::{number}").parse().unwrap(),
@@ -236,12 +236,12 @@ pub fn node(number: usize) -> Node {
     }
 }
 
-pub fn nodes(count: usize) -> Vec<Node> {
+pub(crate) fn nodes(count: usize) -> Vec<Node> {
     (1..=count).map(node).collect()
 }
 
 /// A Service with these TCP ports on nodes 1 and 2.
-pub fn service(name: &str, ports: &[u16]) -> Request {
+pub(crate) fn service(name: &str, ports: &[u16]) -> Request {
     let uid = format!("uid-{name}");
     Request {
         cluster: "shop".into(),
@@ -261,7 +261,7 @@ pub fn service(name: &str, ports: &[u16]) -> Request {
     }
 }
 
-pub fn port(protocol: Protocol, port: u16) -> Port {
+pub(crate) fn port(protocol: Protocol, port: u16) -> Port {
     Port {
         name: port.to_string(),
         protocol,
@@ -271,7 +271,7 @@ pub fn port(protocol: Protocol, port: u16) -> Port {
     }
 }
 
-pub fn endpoint(port: &Port, node: &str) -> Endpoint {
+pub(crate) fn endpoint(port: &Port, node: &str) -> Endpoint {
     let address = "10.244.0.1".parse().unwrap();
     Endpoint {
         address,
@@ -283,7 +283,7 @@ pub fn endpoint(port: &Port, node: &str) -> Endpoint {
 }
 
 /// Its addresses; all are of a proxy.
-pub fn addresses(balancer: &Balancer) -> Vec<String> {
+pub(crate) fn addresses(balancer: &Balancer) -> Vec<String> {
     let address = |ingress: &crate::Ingress| match (&ingress.host, ingress.mode) {
         (Host::Ip(address), IpMode::Proxy) => address.to_string(),
         other => panic!("{other:?}"),

@@ -276,7 +276,7 @@ async fn an_address_of_the_account_can_be_asked_for() {
         ..service("b", &[81])
     };
     assert_eq!(addresses(&provider.ensure(&second).await.unwrap()), shared);
-    // It stays with whoever is left.
+    // It stays with the load balancers that are left.
     provider.delete(&first).await.unwrap();
     assert_eq!(
         addresses(&provider.describe(&second).await.unwrap().unwrap()),

@@ -7,7 +7,7 @@ use super::{
 };
 
 #[derive(Clone, Debug, Default)]
-pub struct Classic {
+pub(crate) struct Classic {
     scheme: String,
     pub groups: Vec<String>,
     subnets: Vec<String>,
@@ -31,7 +31,7 @@ const CHECK: [&str; 5] = [
     "UnhealthyThreshold",
 ];
 
-pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
+pub(super) fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
     match action {
         "CreateLoadBalancer" => return create(state, fields),
         "DescribeLoadBalancers" => {
@@ -213,11 +213,11 @@ fn described(name: &str, it: &Classic) -> String {
         )
 }
 
-pub fn forget_tags(state: &mut State) {
+pub(super) fn forget_tags(state: &mut State) {
     state.classics.values_mut().for_each(|it| it.tags.clear());
 }
 
-pub fn lines(state: &State) -> Vec<(bool, String)> {
+pub(super) fn lines(state: &State) -> Vec<(bool, String)> {
     let line = |(name, it): (&String, &Classic)| {
         let Classic {
             scheme,

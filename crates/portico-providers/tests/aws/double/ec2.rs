@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Answer, Fields, Manners, State, Tags, VPC, element, elements, is_owned, page, refuse};
 
 #[derive(Clone, Debug, Default)]
-pub struct Group {
+pub(crate) struct Group {
     pub name: String,
     pub tags: Tags,
     pub rules: BTreeSet<Rule>,
@@ -14,7 +14,7 @@ pub struct Group {
 /// Protocol, from, to, and the source: a range or a group.
 type Rule = (String, String, String, String);
 
-pub fn furnish(state: &mut State) {
+pub(super) fn furnish(state: &mut State) {
     let tags = BTreeMap::from([(
         "kubernetes.io/cluster/conformance".to_owned(),
         "owned".to_owned(),
@@ -39,7 +39,7 @@ pub fn furnish(state: &mut State) {
     state.groups.insert("sg-others".to_owned(), others);
 }
 
-pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
+pub(super) fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
     match action {
         "DescribeSubnets" => {
             let subnets = [("subnet-1", "us-east-1a"), ("subnet-2", "us-east-1b")];
@@ -220,7 +220,7 @@ fn rules(fields: &Fields) -> Vec<Rule> {
     (1..).map_while(of).collect()
 }
 
-pub fn lines(state: &State) -> Vec<(bool, String)> {
+pub(super) fn lines(state: &State) -> Vec<(bool, String)> {
     let owned = |id: &str| {
         state
             .groups

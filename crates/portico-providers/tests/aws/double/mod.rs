@@ -24,13 +24,13 @@ use portico_providers::cloud::{CallMetrics, Sent, Transport, TransportError};
 use portico_providers::conformance::{self, Fault, FaultPlan, World};
 use portico_providers::{Node, Provider};
 
-pub const VPC: &str = "vpc-1";
+pub(super) const VPC: &str = "vpc-1";
 /// `i-1` and so on.
 const INSTANCES: usize = 999;
 
 /// How slow and how narrow it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Manners {
+pub(super) struct Manners {
     /// Elements in a page.
     pub page: usize,
     /// How often a group is held after its balancer is gone.
@@ -40,8 +40,8 @@ pub struct Manners {
 }
 
 impl Default for Manners {
-    fn default() -> Manners {
-        Manners {
+    fn default() -> Self {
+        Self {
             page: 2,
             held: 2,
             provisioning: 2,
@@ -49,7 +49,7 @@ impl Default for Manners {
     }
 }
 
-pub fn node(number: usize) -> Node {
+pub(super) fn node(number: usize) -> Node {
     let (name, provider_id) = (
         format!("node-i-{number}"),
         format!("aws:///us-east-1a/i-{number}"),
@@ -61,16 +61,16 @@ pub fn node(number: usize) -> Node {
     }
 }
 
-pub fn nodes() -> Vec<Node> {
+pub(super) fn nodes() -> Vec<Node> {
     (1..=3).map(node).collect()
 }
 
-pub type Tags = BTreeMap<String, String>;
+pub(super) type Tags = BTreeMap<String, String>;
 /// What the vendor answers: XML inside of the result, or a code and a message.
-pub type Answer = Result<String, (&'static str, String)>;
+pub(super) type Answer = Result<String, (&'static str, String)>;
 
 #[derive(Default)]
-pub struct State {
+pub(super) struct State {
     pub manners: Manners,
     numbers: usize,
     pub groups: BTreeMap<String, ec2::Group>,
@@ -84,12 +84,12 @@ pub struct State {
 
 impl State {
     /// A name that was never given.
-    pub fn id(&mut self, prefix: &str) -> String {
+    pub(super) fn id(&mut self, prefix: &str) -> String {
         self.numbers += 1;
         format!("{prefix}{:016x}", self.numbers)
     }
 
-    pub fn hold(&mut self, groups: &[String]) {
+    pub(super) fn hold(&mut self, groups: &[String]) {
         self.held.extend(
             groups
                 .iter()
@@ -99,30 +99,30 @@ impl State {
 }
 
 /// The fields of a call.
-pub struct Fields(BTreeMap<String, String>);
+pub(super) struct Fields(BTreeMap<String, String>);
 
 impl Fields {
-    pub fn get(&self, name: &str) -> &str {
+    pub(super) fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    pub fn number(&self, name: &str) -> u32 {
+    pub(super) fn number(&self, name: &str) -> u32 {
         self.get(name).parse().unwrap_or(0)
     }
 
-    pub fn list(&self, name: &str) -> Vec<String> {
+    pub(super) fn list(&self, name: &str) -> Vec<String> {
         (1..)
             .map_while(|number| self.0.get(&format!("{name}.{number}")).cloned())
             .collect()
     }
 
-    pub fn list_of(&self, name: &str, field: &str) -> Vec<String> {
+    pub(super) fn list_of(&self, name: &str, field: &str) -> Vec<String> {
         (1..)
             .map_while(|number| self.0.get(&format!("{name}.{number}.{field}")).cloned())
             .collect()
     }
 
-    pub fn pairs(&self, name: &str) -> Tags {
+    pub(super) fn pairs(&self, name: &str) -> Tags {
         self.list_of(name, "Key")
             .into_iter()
             .zip(self.list_of(name, "Value"))
@@ -130,11 +130,15 @@ impl Fields {
     }
 }
 
-pub fn element(name: &str, content: impl std::fmt::Display) -> String {
+pub(super) fn element(name: &str, content: impl std::fmt::Display) -> String {
     format!("<{name}>{content}</{name}>")
 }
 
-pub fn elements(list: &str, item: &str, contents: impl IntoIterator<Item = String>) -> String {
+pub(super) fn elements(
+    list: &str,
+    item: &str,
+    contents: impl IntoIterator<Item = String>,
+) -> String {
     element(
         list,
         contents
@@ -144,7 +148,7 @@ pub fn elements(list: &str, item: &str, contents: impl IntoIterator<Item = Strin
     )
 }
 
-pub fn refuse<T>(
+pub(super) fn refuse<T>(
     code: &'static str,
     message: impl Into<String>,
 ) -> Result<T, (&'static str, String)> {
@@ -152,7 +156,11 @@ pub fn refuse<T>(
 }
 
 /// One page of a list, and the mark of the next.
-pub fn page(manners: Manners, all: Vec<String>, mark: &str) -> (Vec<String>, Option<String>) {
+pub(super) fn page(
+    manners: Manners,
+    all: Vec<String>,
+    mark: &str,
+) -> (Vec<String>, Option<String>) {
     let start = mark.parse().unwrap_or(0);
     let next = (start + manners.page < all.len()).then(|| (start + manners.page).to_string());
     (
@@ -161,7 +169,7 @@ pub fn page(manners: Manners, all: Vec<String>, mark: &str) -> (Vec<String>, Opt
     )
 }
 
-pub fn within(
+pub(super) fn within(
     name: &str,
     value: u32,
     range: std::ops::RangeInclusive<u32>,
@@ -176,14 +184,14 @@ pub fn within(
     }
 }
 
-pub fn is_instance(id: &str) -> bool {
+pub(super) fn is_instance(id: &str) -> bool {
     id.strip_prefix("i-")
         .and_then(|number| number.parse().ok())
         .is_some_and(|number| (1..=INSTANCES).contains(&number))
 }
 
 #[derive(Default)]
-pub struct Cloud {
+pub(super) struct Cloud {
     pub state: Mutex<State>,
     /// Names in calls and answers, where they are looked up later.
     seen: Option<Mutex<BTreeSet<shapes::Seen>>>,
@@ -252,41 +260,41 @@ impl Cloud {
     }
 
     /// As if somebody else had made everything.
-    pub fn forget_tags(&self) {
+    pub(super) fn forget_tags(&self) {
         let state = &mut *self.state.lock().unwrap();
         network::forget_tags(state);
         classic::forget_tags(state);
     }
 
     /// Everything that was asked and answered is in the vendor's description of its API.
-    pub fn finish(&self) {
+    pub(super) fn finish(&self) {
         shapes::check(&self.seen.as_ref().expect("names were kept").lock().unwrap());
     }
 }
 
 /// The cloud, and faults on the way there.
 #[derive(Clone)]
-pub struct Lab {
+pub(super) struct Lab {
     pub cloud: Arc<Cloud>,
     plan: Arc<FaultPlan>,
 }
 
 impl Lab {
-    pub fn new() -> Lab {
-        Lab::of(Cloud::default())
+    pub(super) fn new() -> Self {
+        Self::of(Cloud::default())
     }
 
     /// With names kept for [`Cloud::finish`].
-    pub fn described() -> Lab {
-        Lab::of(Cloud {
+    pub(super) fn described() -> Self {
+        Self::of(Cloud {
             seen: Some(Mutex::default()),
             ..Cloud::default()
         })
     }
 
     /// As quick and wide as nobody's cloud is.
-    pub fn quick() -> Lab {
-        let lab = Lab::new();
+    pub(super) fn quick() -> Self {
+        let lab = Self::new();
         lab.cloud.state.lock().unwrap().manners = Manners {
             page: 400,
             held: 0,
@@ -295,8 +303,8 @@ impl Lab {
         lab
     }
 
-    fn of(cloud: Cloud) -> Lab {
-        let lab = Lab {
+    fn of(cloud: Cloud) -> Self {
+        let lab = Self {
             cloud: Arc::new(cloud),
             plan: Arc::default(),
         };
@@ -304,11 +312,11 @@ impl Lab {
         lab
     }
 
-    pub fn provider(&self) -> Aws {
+    pub(super) fn provider(&self) -> Aws {
         self.provider_over(Arc::new(self.clone()))
     }
 
-    pub fn provider_over(&self, transport: Arc<dyn Transport>) -> Aws {
+    pub(super) fn provider_over(&self, transport: Arc<dyn Transport>) -> Aws {
         let (pace, poll) = no_waits();
         Aws::new(Parts {
             transport,
@@ -328,13 +336,13 @@ impl Lab {
     }
 
     /// Names of the calls since the last look.
-    pub fn take_calls(&self) -> Vec<String> {
+    pub(super) fn take_calls(&self) -> Vec<String> {
         let calls = self.plan.calls();
         self.plan.set(None);
         calls
     }
 
-    pub fn take_writes(&self) -> Vec<String> {
+    pub(super) fn take_writes(&self) -> Vec<String> {
         std::mem::take(&mut *self.cloud.writes.lock().unwrap())
     }
 }
@@ -424,6 +432,6 @@ impl Lab {
 }
 
 /// Whether it is a Service's.
-pub fn is_owned(tags: &Tags) -> bool {
+pub(super) fn is_owned(tags: &Tags) -> bool {
     tags.contains_key("kubernetes.io/service-name")
 }

@@ -8,7 +8,7 @@ use super::{
 };
 
 #[derive(Clone, Debug, Default)]
-pub struct Balancer {
+pub(crate) struct Balancer {
     name: String,
     scheme: String,
     pub groups: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Balancer {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Listener {
+pub(crate) struct Listener {
     balancer: String,
     port: u32,
     protocol: String,
@@ -28,7 +28,7 @@ pub struct Listener {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Targets {
+pub(crate) struct Targets {
     name: String,
     protocol: String,
     port: u32,
@@ -49,7 +49,7 @@ const CHECK: [&str; 5] = [
 ];
 const FIXED_CHECK: [&str; 2] = ["HealthCheckProtocol", "HealthCheckIntervalSeconds"];
 
-pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
+pub(super) fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
     match action {
         "DescribeLoadBalancers" => {
             let name = fields.get("Names.member.1");
@@ -369,12 +369,12 @@ fn described_targets((arn, it): (&String, &Targets)) -> String {
         + &check
 }
 
-pub fn forget_tags(state: &mut State) {
+pub(super) fn forget_tags(state: &mut State) {
     state.balancers.values_mut().for_each(|it| it.tags.clear());
     state.targets.values_mut().for_each(|it| it.tags.clear());
 }
 
-pub fn lines(state: &State) -> Vec<(bool, String)> {
+pub(super) fn lines(state: &State) -> Vec<(bool, String)> {
     let name = |arn: &str| state.targets.get(arn).map_or("", |it| &it.name);
     let balancers = state.balancers.values().map(|it| {
         let Balancer {

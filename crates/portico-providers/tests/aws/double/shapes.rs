@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// A path of names that was in a call or in an answer, without the numbers of lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seen {
+pub(super) struct Seen {
     version: String,
     action: String,
     asked: bool,
@@ -18,8 +18,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn of(version: &str, action: &str, fields: Vec<String>, answer: &str) -> Vec<Seen> {
-        let seen = |asked, path| Seen {
+    pub(super) fn of(version: &str, action: &str, fields: Vec<String>, answer: &str) -> Vec<Self> {
+        let seen = |asked, path| Self {
             version: version.to_owned(),
             action: action.to_owned(),
             asked,
@@ -29,7 +29,7 @@ impl Seen {
         let asked = fields
             .iter()
             .filter(|name| *name != "Action" && *name != "Version");
-        let mut all: Vec<Seen> = asked.map(|name| seen(true, split(name))).collect();
+        let mut all: Vec<Self> = asked.map(|name| seen(true, split(name))).collect();
         let document = Document::parse(answer).unwrap();
         let root = document.root_element();
         if root
@@ -81,7 +81,7 @@ fn description(version: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-pub fn check(seen: &BTreeSet<Seen>) {
+pub(super) fn check(seen: &BTreeSet<Seen>) {
     let mut problems = Vec::new();
     let versions: BTreeSet<&str> = seen.iter().map(|it| it.version.as_str()).collect();
     for version in versions {

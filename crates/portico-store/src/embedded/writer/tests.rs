@@ -49,21 +49,21 @@ impl ModelDisk {
         self.0.lock().unwrap()
     }
 
-    fn failing(plan: Trouble) -> ModelDisk {
-        let disk = ModelDisk::default();
+    fn failing(plan: Trouble) -> Self {
+        let disk = Self::default();
         disk.model().plan = plan;
         disk
     }
 
     /// What is found after the power was cut: the disk, without the cache.
-    fn after_a_power_cut(&self) -> ModelDisk {
+    fn after_a_power_cut(&self) -> Self {
         let disk = self.model().disk.clone();
         let model = Model {
             cache: disk.clone(),
             disk,
             ..Model::default()
         };
-        ModelDisk(Arc::new(Mutex::new(model)))
+        Self(Arc::new(Mutex::new(model)))
     }
 }
 

@@ -9,10 +9,10 @@ use portico_client::error::chain;
 use portico_vrrp::{Input, Output, Role};
 use std::time::Duration;
 
-/// After a failure that only time can heal.
+/// The time to wait after a failure that may pass by itself.
 const RETRY: Duration = Duration::from_secs(1);
-/// Who deletes the addresses again and again finds them put back this often at most; then with the
-/// next refresh.
+/// Addresses that another program keeps deleting are put back at most this often; after that with
+/// the next refresh.
 const RESTORE_GAP: Duration = Duration::from_millis(100);
 
 impl Driver {
@@ -59,7 +59,7 @@ impl Driver {
             && self.settings.router.addresses.contains(&held.address)
     }
 
-    /// Somebody took an address off that is ours.
+    /// Puts back an address of ours that another program deleted.
     fn restore(&mut self) {
         let now = thread::now();
         let recently = self
@@ -135,7 +135,7 @@ impl Driver {
         self.announcing.stop();
     }
 
-    /// Without the link for a while, since something does not work that has to.
+    /// Goes on without the link for a while, since something that is needed does not work.
     pub(super) fn suspend(&mut self, why: String) {
         tracing::error!(interface = self.settings.interface, "{why}");
         self.report.trouble(Some(why));

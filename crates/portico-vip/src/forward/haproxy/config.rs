@@ -8,28 +8,28 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The section with health checks, and the one that is used while nobody passes them.
-pub const SECTIONS: [&str; 2] = ["apiservers", "unchecked"];
+/// The section with health checks, and the one that is used while no server passes them.
+pub(super) const SECTIONS: [&str; 2] = ["apiservers", "unchecked"];
 
 /// Connections that an earlier worker still has are ended after this long.
 const HARD_STOP: &str = "10m";
 
 /// One server as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub(super) struct Target {
     pub address: SocketAddr,
     /// We know that it is out.
     pub disabled: bool,
 }
 
 /// What HAProxy calls a server; it allows no brackets.
-pub fn name(server: &SocketAddr) -> String {
+pub(super) fn name(server: &SocketAddr) -> String {
     format!("{}_{}", server.ip(), server.port())
 }
 
 /// Everything that HAProxy is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config<'a> {
+pub(super) struct Config<'a> {
     pub settings: &'a HaproxySettings,
     /// Where it listens.
     pub listen: Vec<SocketAddr>,
@@ -37,7 +37,7 @@ pub struct Config<'a> {
 }
 
 impl<'a> Config<'a> {
-    pub fn new(settings: &'a HaproxySettings, routes: &[Route]) -> Config<'a> {
+    pub(super) fn new(settings: &'a HaproxySettings, routes: &[Route]) -> Self {
         let listen = routes
             .iter()
             .filter_map(|route| settings.listen_on(route.family))
@@ -56,9 +56,9 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// The same with everybody in: two configurations with the same do not need a reload to become
-    /// one another.
-    pub fn with_all(&self) -> Config<'a> {
+    /// The same with all servers in: two configurations with the same do not need a reload to
+    /// become one another.
+    pub(super) fn with_all(&self) -> Self {
         let enabled = |target: &Target| Target {
             disabled: false,
             ..*target
@@ -69,7 +69,7 @@ impl<'a> Config<'a> {
         }
     }
 
-    pub fn text(&self, socket: &Path) -> String {
+    pub(super) fn text(&self, socket: &Path) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         _ = write!(

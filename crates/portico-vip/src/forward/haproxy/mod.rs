@@ -7,8 +7,8 @@
 //!
 //! HAProxy checks the servers itself. Which of them we know to be out it is told while it runs: a
 //! reload would leave the connections that are open with a worker that checks nothing any more. Its
-//! checks end no connection: on a busy machine those of all servers may fail at once, and whoever
-//! was cut off would come back to the same ones. Those that lead nowhere we have it end.
+//! checks end no connection: on a busy machine those of all servers may fail at once, and clients
+//! that were cut off would come back to the same ones. Those that lead nowhere we have it end.
 
 mod config;
 mod process;
@@ -29,27 +29,34 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 const TABLE: Table = Table::small("portico-vip-haproxy");
-/// For HAProxy to listen once it was started, and to answer when it runs.
+/// The time limit for HAProxy to listen once it was started, and to answer when it runs.
 const START: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_millis(300);
 
+/// How HAProxy is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HaproxySettings {
+    /// The program to run.
     pub program: PathBuf,
     /// Where its configuration and its socket are: `haproxy.cfg`, `haproxy.sock`.
     pub folder: PathBuf,
     /// Addresses of this node, at which HAProxy listens, one of each family.
     pub own_addresses: Vec<IpAddr>,
+    /// The port at which HAProxy listens on each of these addresses.
     pub port: u16,
-    /// Who signed the certificates of the servers: where it is not given kubeadm's, and without any
-    /// they are not checked.
+    /// The CA of the servers' certificates: where it is not given kubeadm's, and without any they
+    /// are not checked.
     pub ca_file: Option<PathBuf>,
+    /// The time between two health checks of a server.
     pub check_interval: Duration,
+    /// How long one health check may take.
     pub check_timeout: Duration,
+    /// Good answers in a row until a server is used again.
     pub healthy_after: u32,
+    /// Bad answers in a row until it no longer is.
     pub unhealthy_after: u32,
-    /// Somebody else runs HAProxy with our configuration, and this (a program and its arguments)
-    /// makes it load it anew.
+    /// The command (a program and its arguments) that makes an HAProxy which another program runs
+    /// load our configuration.
     pub reload: Option<Vec<String>>,
 }
 
@@ -70,7 +77,7 @@ impl Default for HaproxySettings {
     }
 }
 
-pub struct Haproxy {
+pub(super) struct Haproxy {
     settings: HaproxySettings,
     translation: Translation,
     process: Option<Process>,
@@ -79,14 +86,14 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    pub fn open(
+    pub(super) fn open(
         mut settings: HaproxySettings,
         masquerade_mark: u32,
-    ) -> Result<Haproxy, ForwardError> {
+    ) -> Result<Self, ForwardError> {
         settings.ca_file = settings
             .ca_file
             .or_else(|| Some(KUBEADM_CA.into()).filter(|path: &PathBuf| path.exists()));
-        Ok(Haproxy {
+        Ok(Self {
             settings,
             translation: Translation::open(TABLE, masquerade_mark)?,
             process: None,
@@ -114,7 +121,8 @@ impl Haproxy {
         if old == text && self.is_started() {
             return Ok(());
         }
-        // Only who is out is different: HAProxy is told, and the file is for when it starts anew.
+        // Only the states of servers differ: they are set by commands, and the file is for the next
+        // start.
         let same_servers = without_states(&old) == config.with_all().text(&socket);
         if !same_servers || !self.is_started() {
             self.check(&text)?;
@@ -171,7 +179,8 @@ impl Haproxy {
                 &format!("{} -c -f {}", program.display(), self.new_path().display()),
                 output,
             ),
-            // Who runs it may have it elsewhere, and checks for himself.
+            // With a reload command HAProxy may be installed elsewhere, and its operator checks the
+            // file.
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound && self.settings.reload.is_some() =>
             {
@@ -195,7 +204,7 @@ impl Haproxy {
             .all(|place| TcpStream::connect_timeout(place, ANSWER).is_ok())
     }
 
-    /// To HAProxy, or past it.
+    /// Sends connections to HAProxy, or past it.
     fn translate(&mut self, routes: impl Iterator<Item = Route>) -> Result<(), ForwardError> {
         let answers = self.answers();
         if !answers {
@@ -258,7 +267,7 @@ impl Forwarder for Haproxy {
                     .map_err(|source| failed(&format!("removing {}", path.display()), source))?,
             }
         }
-        // Ours if it is empty; somebody else's if it is not.
+        // The folder is removed only if it is empty: other files in it are not ours.
         _ = fs::remove_dir(&self.settings.folder);
         Ok(())
     }
@@ -310,7 +319,7 @@ fn tell(socket: &Path, config: &Config<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Said again with every look: who is gone gets no new ones.
+/// Repeated with every look; a server that is gone gets no new sessions meanwhile.
 fn end_sessions(socket: &Path, server: &SocketAddr) {
     let shutdown = |section| {
         ask(

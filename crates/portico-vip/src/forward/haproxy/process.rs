@@ -10,25 +10,25 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Between two looks whether it still runs.
+/// The time between two looks whether it still runs.
 const LOOK: Duration = Duration::from_millis(100);
 /// Before it is started again, the longer the more often it died.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Who ran for so long is not one who dies at once.
+/// A process that ran for this long did not fail at its start.
 const STEADY: Duration = Duration::from_secs(10);
-/// For it to end when asked.
+/// The time limit for it to end when asked.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Runs until dropped. In the network namespace of the thread that started it.
-pub struct Process {
+pub(super) struct Process {
     /// To load the configuration anew. Gone when it is to end.
     reloads: Option<SyncSender<()>>,
     supervisor: Option<JoinHandle<()>>,
 }
 
 impl Process {
-    pub fn start(program: &Path, config: &Path) -> io::Result<Process> {
+    pub(super) fn start(program: &Path, config: &Path) -> io::Result<Self> {
         let (reloads, received) = mpsc::sync_channel(1);
         let supervisor = Supervisor {
             program: program.to_owned(),
@@ -40,13 +40,13 @@ impl Process {
         let thread = thread::Builder::new()
             .name("haproxy".to_owned())
             .spawn(move || supervisor.run())?;
-        Ok(Process {
+        Ok(Self {
             reloads: Some(reloads),
             supervisor: Some(thread),
         })
     }
 
-    pub fn reload(&self) {
+    pub(super) fn reload(&self) {
         // One that waits already will do.
         self.reloads
             .iter()
@@ -101,14 +101,14 @@ impl Supervisor {
             .args(["-W", "-db", "-f"])
             .arg(&self.config)
             .stdin(Stdio::null());
-        // Who asks all of us to end means us: it goes when the address is another's and what is in
-        // flight is over.
+        // A signal to our process group must not end HAProxy: it ends when another node has the
+        // address and open connections are over.
         command.process_group(0);
         die_with_us(&mut command);
         command.spawn()
     }
 
-    /// Until it ends, or is to end (`None`).
+    /// Waits until the program ends, or is to end (`None`).
     fn attend(&self, child: &mut Child) -> Option<std::process::ExitStatus> {
         loop {
             match self.reloads.recv_timeout(LOOK) {

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The virtual server gives connections to all of these servers, and to nobody else.
-pub fn covers(list: &str, virtual_server: SocketAddr, servers: &[SocketAddr]) -> bool {
+/// The virtual server gives connections to all of these servers, and to no other.
+pub(super) fn covers(list: &str, virtual_server: SocketAddr, servers: &[SocketAddr]) -> bool {
     let mut lines = list.lines();
     let is_it =
         |line: &str| line.strip_prefix("TCP").and_then(first_address) == Some(virtual_server);

@@ -9,7 +9,7 @@
 mod ipvs;
 mod rules;
 
-pub use rules::{Kind, service_chain};
+pub(super) use rules::{Kind, service_chain};
 
 use super::route::Route;
 use super::{ForwardError, Forwarder, Wanted};
@@ -18,18 +18,18 @@ use portico_model::table::{Family, PerFamily};
 use rules::{HOOKS, Rules, Target};
 use std::net::SocketAddr;
 
-/// So often is it looked anew because somebody changed the table meanwhile.
+/// How often the table is read again because another program changed it meanwhile.
 const ATTEMPTS: usize = 3;
 
 /// The programs of both variants, as far as they are installed.
-pub fn installed_programs() -> Vec<Programs> {
+pub(super) fn installed_programs() -> Vec<Programs> {
     [Variant::Nft, Variant::Legacy]
         .into_iter()
         .filter_map(Programs::find)
         .collect()
 }
 
-pub struct KubeProxy {
+pub(super) struct KubeProxy {
     kind: Kind,
     programs: Vec<Programs>,
     /// What we installed. Trusted where it is to become something else, since that is urgent, and
@@ -48,8 +48,8 @@ struct Installed {
 }
 
 impl KubeProxy {
-    pub fn new(kind: Kind, programs: Vec<Programs>) -> KubeProxy {
-        KubeProxy {
+    pub(super) fn new(kind: Kind, programs: Vec<Programs>) -> Self {
+        Self {
             kind,
             programs,
             installed: PerFamily { v4: None, v6: None },
@@ -73,7 +73,7 @@ impl KubeProxy {
         self.clear_others(family)
     }
 
-    /// From what we installed to what is wanted now.
+    /// Changes what was installed to what is wanted now.
     fn change(&self, known: Installed, route: &Route) -> Result<Installed, ForwardError> {
         let Installed {
             programs,
@@ -91,7 +91,7 @@ impl KubeProxy {
         })
     }
 
-    /// From what is there to what is wanted.
+    /// Changes what is there to what is wanted.
     fn install(&mut self, route: Route) -> Result<Installed, ForwardError> {
         let missing = || ForwardError::Unfit("iptables is not installed".to_owned());
         let programs = self.choose(route.family).ok_or_else(missing)?;
@@ -209,7 +209,7 @@ impl KubeProxy {
 }
 
 /// kube-proxy's chain of `default/kubernetes:https` is there and leads somewhere.
-pub fn serves(programs: &Programs, family: Family) -> bool {
+pub(super) fn serves(programs: &Programs, family: Family) -> bool {
     programs
         .list_chain(family, &service_chain(family))
         .is_some_and(|chain| rules::has_endpoints(&chain))

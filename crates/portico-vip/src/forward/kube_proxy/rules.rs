@@ -13,28 +13,28 @@ use std::net::SocketAddr;
 
 /// How kube-proxy forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Iptables,
     Ipvs,
 }
 
 impl Kind {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Iptables => "iptables",
-            Kind::Ipvs => "ipvs",
+            Self::Iptables => "iptables",
+            Self::Ipvs => "ipvs",
         }
     }
 
     /// Our own chain, which gives connections to the servers.
-    pub fn chain(self) -> &'static str {
+    pub(crate) fn chain(self) -> &'static str {
         match self {
-            Kind::Iptables => "PORTICO-VIP-IPTABLES",
-            Kind::Ipvs => "PORTICO-VIP-IPVS",
+            Self::Iptables => "PORTICO-VIP-IPTABLES",
+            Self::Ipvs => "PORTICO-VIP-IPVS",
         }
     }
 
-    /// By which rules of ours are known, whatever address they are for.
+    /// The comment by which our rules are found, whatever address they are for.
     fn comment(self) -> String {
         format!(
             "-m comment --comment \"portico vip beside kube-proxy ({})\"",
@@ -45,7 +45,7 @@ impl Kind {
 
 /// Where what comes to a virtual address is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     /// kube-proxy's chain of `default/kubernetes:https`.
     Service,
     /// The cluster IP, which IPVS answers.
@@ -55,11 +55,11 @@ pub enum Target {
 }
 
 /// The kernel's chains that lead to ours.
-pub const HOOKS: [&str; 3] = ["PREROUTING", "OUTPUT", "POSTROUTING"];
+pub(super) const HOOKS: [&str; 3] = ["PREROUTING", "OUTPUT", "POSTROUTING"];
 
 /// Rules of ours, be they wanted or there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
+pub(super) struct Rules {
     /// In each of [`HOOKS`].
     pub hooks: [Vec<String>; 3],
     /// In our own chain; `None` where there is none.
@@ -77,7 +77,7 @@ fn kubernetes(family: Family) -> PortKey {
 }
 
 /// The name of kube-proxy's chain for `default/kubernetes:https`.
-pub fn service_chain(family: Family) -> String {
+pub(crate) fn service_chain(family: Family) -> String {
     port_chain(&kubernetes(family), PortChain::Cluster)
 }
 
@@ -90,12 +90,12 @@ fn endpoints_of(chain: &[String]) -> BTreeSet<&str> {
 }
 
 /// The chain leads somewhere.
-pub fn has_endpoints(chain: &[String]) -> bool {
+pub(super) fn has_endpoints(chain: &[String]) -> bool {
     !endpoints_of(chain).is_empty()
 }
 
-/// The chain gives connections to all of these servers, and to nobody else.
-pub fn covers(chain: &[String], servers: &[SocketAddr], family: Family) -> bool {
+/// The chain gives connections to all of these servers, and to no other.
+pub(super) fn covers(chain: &[String], servers: &[SocketAddr], family: Family) -> bool {
     let endpoint = |at: &SocketAddr| Endpoint {
         address: at.ip(),
         port: at.port(),
@@ -109,7 +109,7 @@ pub fn covers(chain: &[String], servers: &[SocketAddr], family: Family) -> bool 
 }
 
 /// `marks`: kube-proxy's chain that asks for masquerading is there.
-pub fn rules(kind: Kind, route: &Route, target: &Target, marks: bool) -> Rules {
+pub(super) fn rules(kind: Kind, route: &Route, target: &Target, marks: bool) -> Rules {
     let mut rules = Rules::default();
     let [prerouting, output, postrouting] = &mut rules.hooks;
     for frontend in &route.frontends {
@@ -145,7 +145,8 @@ fn jump(kind: Kind, family: Family, target: &Target) -> String {
     }
 }
 
-/// Where nobody masquerades what is marked, we do, by what was asked for.
+/// Our own masquerading of marked packets, by the kind that was asked for, where kube-proxy has no
+/// rule for them.
 fn masquerade(kind: Kind, frontend: &SocketAddr) -> String {
     let (address, port) = (frontend.ip(), frontend.port());
     let translated =
@@ -172,7 +173,7 @@ fn share_out(kind: Kind, servers: &[SocketAddr]) -> Vec<String> {
 }
 
 /// Rules of a chain that are ours.
-pub fn ours(kind: Kind, chain: Vec<String>) -> Vec<String> {
+pub(super) fn ours(kind: Kind, chain: Vec<String>) -> Vec<String> {
     let comment = kind.comment();
     chain
         .into_iter()
@@ -181,7 +182,7 @@ pub fn ours(kind: Kind, chain: Vec<String>) -> Vec<String> {
 }
 
 /// Input for one `iptables-restore --noflush`; `None` if there is nothing to do.
-pub fn plan(kind: Kind, found: &Rules, wanted: &Rules) -> Option<String> {
+pub(super) fn plan(kind: Kind, found: &Rules, wanted: &Rules) -> Option<String> {
     let mut lines = String::new();
     let own = kind.chain();
     if let Some(rules) = wanted

@@ -8,7 +8,7 @@ const CLOSE: i64 = 3;
 /// From here certificates and leases are judged wrongly.
 const FAR: i64 = 30;
 
-pub fn judge(cluster: &Result<Cluster, String>) -> Vec<Finding> {
+pub(super) fn judge(cluster: &Result<Cluster, String>) -> Vec<Finding> {
     let cluster = match cluster {
         Ok(cluster) => cluster,
         Err(problem) => {

@@ -10,7 +10,7 @@ const LEAST: u32 = 131_072;
 /// Queues of listening sockets shorter than this drop connections in a burst.
 const SHORT_QUEUE: u64 = 1_024;
 
-pub fn judge(machine: &Machine, mode: Mode) -> Vec<Finding> {
+pub(super) fn judge(machine: &Machine, mode: Mode) -> Vec<Finding> {
     let mut findings = features(machine, mode);
     findings.extend(forwarding(machine));
     findings.extend(reverse_path(machine));

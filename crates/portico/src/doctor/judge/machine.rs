@@ -1,4 +1,5 @@
-//! Who else is on this machine, and what there is room for. Pure.
+//! Other programs on this machine that forward Services, and the room that is left in the kernel.
+//! Pure.
 
 use super::super::facts::{Facts, Link, Machine, Mode, Role};
 use super::Finding;
@@ -9,7 +10,7 @@ const VXLAN: u32 = 50;
 const FEW_FILES: u64 = 4_096;
 const MEGABYTE: u64 = 1 << 20;
 
-pub fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
+pub(super) fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     let mut findings = proxies(machine, facts.mode);
     findings.extend(firewalls(machine));
     findings.extend(node_ports(machine, facts.node_ports));
@@ -90,7 +91,7 @@ fn proxies(machine: &Machine, mode: Mode) -> Vec<Finding> {
     findings
 }
 
-/// Rules that nobody keeps up to date.
+/// Rules of a dataplane that no running node daemon keeps up to date.
 fn leftovers(machine: &Machine, mode: Mode, served: bool) -> Option<Finding> {
     let rules = machine.rules;
     let all = [
@@ -199,7 +200,7 @@ fn node_ports(machine: &Machine, (first, last): (u16, u16)) -> Option<Finding> {
     })
 }
 
-/// A packet that is larger than the link it leaves by is lost where nobody tells its sender.
+/// A packet that is larger than the link it leaves by is lost where its sender gets no ICMP error.
 fn links(machine: &Machine) -> Option<Finding> {
     let default = machine.default_link.as_deref()?;
     let uplink = machine.links.iter().find(|link| link.name == default)?;

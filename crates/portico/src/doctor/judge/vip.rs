@@ -3,10 +3,11 @@
 use super::Finding;
 use portico_vip::status::{Router, Status};
 
-/// Nobody who takes part by our rules says that the address is its very own.
+/// The priority by which a VRRP router says that the address is its own (RFC 9568, 5.2.4). Portico
+/// never sends it, so another program does.
 const OWN: u8 = 255;
 
-pub fn judge(vip: &Result<Status, String>) -> Vec<Finding> {
+pub(super) fn judge(vip: &Result<Status, String>) -> Vec<Finding> {
     match vip {
         Ok(status) => status.routers.iter().flat_map(router).collect(),
         Err(problem) => vec![Finding::warning(

@@ -23,7 +23,7 @@ const API_SERVER: &[&str] = &[
 
 /// What is set for all instances.
 #[derive(Default)]
-pub struct Globals {
+pub(super) struct Globals {
     version: Option<u8>,
     repeat: Option<u32>,
     refresh: Option<Duration>,
@@ -31,7 +31,7 @@ pub struct Globals {
 }
 
 impl Globals {
-    pub fn read(&mut self, statements: &[Statement], remarks: &mut Vec<Remark>) {
+    pub(super) fn read(&mut self, statements: &[Statement], remarks: &mut Vec<Remark>) {
         for statement in statements {
             let value = statement.word(1);
             match statement.keyword() {
@@ -67,13 +67,13 @@ impl Globals {
         }
     }
 
-    pub fn script(&mut self, statement: &Statement) {
+    pub(super) fn script(&mut self, statement: &Statement) {
         self.scripts
             .insert(statement.word(1).to_owned(), statement.clone());
     }
 }
 
-pub struct Instance {
+pub(super) struct Instance {
     pub name: String,
     given: Given,
     priority: i64,
@@ -82,7 +82,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    pub fn read(statement: &Statement, globals: &Globals) -> Instance {
+    pub(super) fn read(statement: &Statement, globals: &Globals) -> Self {
         let given = Given {
             vrrp_version: globals.version,
             announcements: globals.repeat,
@@ -90,7 +90,7 @@ impl Instance {
             ..Given::default()
         };
         // As keepalived has it where nothing is said.
-        let mut instance = Instance {
+        let mut instance = Self {
             name: statement.word(1).to_owned(),
             given,
             priority: 100,
@@ -351,16 +351,16 @@ impl Instance {
         }
     }
 
-    pub fn addresses(&self) -> &[IpAddr] {
+    pub(super) fn addresses(&self) -> &[IpAddr] {
         self.given.addresses.as_deref().unwrap_or_default()
     }
 
-    pub fn is_for_api_servers(&self, servers: &[VirtualServer]) -> bool {
+    pub(super) fn is_for_api_servers(&self, servers: &[VirtualServer]) -> bool {
         self.checks_api_server || servers.iter().any(|server| server.is_api(self.addresses()))
     }
 
     /// All its addresses are those of virtual servers, and none of them is for API servers.
-    pub fn is_for_services(&self, servers: &[VirtualServer]) -> bool {
+    pub(super) fn is_for_services(&self, servers: &[VirtualServer]) -> bool {
         let is_served =
             |address: &IpAddr| servers.iter().any(|server| server.address() == *address);
         !self.is_for_api_servers(servers)
@@ -369,7 +369,7 @@ impl Instance {
     }
 
     /// What is balanced on this address to API servers is this program's own business.
-    pub fn take_api_servers(&mut self, servers: &mut Vec<VirtualServer>) {
+    pub(super) fn take_api_servers(&mut self, servers: &mut Vec<VirtualServer>) {
         for server in servers.extract_if(.., |server| {
             server.is_api(self.given.addresses.as_deref().unwrap_or_default())
         }) {
@@ -384,7 +384,7 @@ impl Instance {
     }
 
     /// The remarks, and the configuration.
-    pub fn finish(mut self) -> (Vec<Remark>, Value) {
+    pub(super) fn finish(mut self) -> (Vec<Remark>, Value) {
         self.settle_version();
         if !self.checks_api_server {
             self.remarks.push(Remark::Warning(format!(

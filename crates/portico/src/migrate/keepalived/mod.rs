@@ -20,7 +20,7 @@ const USAGE: &str = "save as /etc/portico/vip.yaml on every node that has the ad
                      (`portico vip manifest --config …` prints a static pod and a systemd unit)";
 
 /// The files that come of a configuration, or what is wrong with its syntax.
-pub fn translate(text: &str) -> Result<Vec<File>, String> {
+pub(super) fn translate(text: &str) -> Result<Vec<File>, String> {
     let statements = syntax::parse(text)?;
     let mut about = File::default();
     let mut globals = Globals::default();

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 /// The port of API servers.
 const API_PORT: u16 = 6443;
 
-pub struct VirtualServer {
+pub(super) struct VirtualServer {
     address: IpAddr,
     pub port: u16,
     protocol: String,
@@ -27,7 +27,7 @@ struct RealServer {
 }
 
 impl VirtualServer {
-    pub fn read(statement: &Statement) -> Result<VirtualServer, String> {
+    pub(super) fn read(statement: &Statement) -> Result<Self, String> {
         let address = match statement.word(1) {
             "fwmark" | "group" => {
                 return Err(
@@ -44,7 +44,7 @@ impl VirtualServer {
             .word(2)
             .parse()
             .map_err(|_| format!("{:?} is no port", statement.word(2)))?;
-        let mut server = VirtualServer {
+        let mut server = Self {
             address,
             port,
             protocol: "TCP".to_owned(),
@@ -117,22 +117,22 @@ impl VirtualServer {
         Ok(())
     }
 
-    pub fn address(&self) -> IpAddr {
+    pub(super) fn address(&self) -> IpAddr {
         self.address
     }
 
-    pub fn targets(&self) -> Vec<SocketAddr> {
+    pub(super) fn targets(&self) -> Vec<SocketAddr> {
         self.real.iter().map(|real| real.at).collect()
     }
 
     /// Balances API servers on one of these addresses.
-    pub fn is_api(&self, addresses: &[IpAddr]) -> bool {
+    pub(super) fn is_api(&self, addresses: &[IpAddr]) -> bool {
         let usual =
             self.port == API_PORT || self.real.iter().any(|real| real.at.port() == API_PORT);
         addresses.contains(&self.address) && self.protocol == "TCP" && usual
     }
 
-    pub fn remarks_for_vip(mut self) -> Vec<Remark> {
+    pub(super) fn remarks_for_vip(mut self) -> Vec<Remark> {
         let at = format!("virtual_server {} {}", self.address, self.port);
         self.remarks.push(Remark::Note(format!(
             "{at}: its real servers are apiServers, and are asked for /readyz over TLS. With \
@@ -148,7 +148,7 @@ impl VirtualServer {
 
     /// The Service, and where its traffic goes. Nodes attract the traffic to addresses that are
     /// `announced`; others they have already.
-    pub fn finish(mut self, announced: &BTreeSet<IpAddr>) -> Vec<Document> {
+    pub(super) fn finish(mut self, announced: &BTreeSet<IpAddr>) -> Vec<Document> {
         let protocol = self.protocol.clone();
         let name = super::super::report::object_name(
             &format!("vs-{}-{}-{protocol}", self.address, self.port).replace([':', '.'], "-"),
@@ -215,7 +215,7 @@ impl VirtualServer {
         groups
     }
 
-    /// Who looks after the health of endpoints.
+    /// The remark that says what replaces the health checks of this virtual server.
     fn health(&self, name: &str) -> Option<Remark> {
         let check = self.real.iter().find_map(|real| real.check.as_deref())?;
         let targets: Vec<String> = self.real.iter().map(|real| real.at.to_string()).collect();

@@ -6,28 +6,28 @@ use std::vec::IntoIter;
 
 /// `word word … { … }`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Statement {
+pub(super) struct Statement {
     pub line: usize,
     pub words: Vec<String>,
-    pub block: Option<Vec<Statement>>,
+    pub block: Option<Vec<Self>>,
 }
 
 impl Statement {
-    pub fn keyword(&self) -> &str {
+    pub(super) fn keyword(&self) -> &str {
         self.word(0)
     }
 
     /// The word at a place, or nothing.
-    pub fn word(&self, place: usize) -> &str {
+    pub(super) fn word(&self, place: usize) -> &str {
         self.words.get(place).map_or("", String::as_str)
     }
 
-    pub fn block(&self) -> &[Statement] {
+    pub(super) fn block(&self) -> &[Self] {
         self.block.as_deref().unwrap_or_default()
     }
 
     /// As it was written, on one line.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let words = self.words.join(" ");
         if self.block.is_some() {
             format!("{words} {{…}}")
@@ -47,7 +47,7 @@ enum Token {
 
 type Tokens = Peekable<IntoIter<(usize, Token)>>;
 
-pub fn parse(text: &str) -> Result<Vec<Statement>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<Statement>, String> {
     let mut tokens = tokens(text)?.into_iter().peekable();
     let statements = block(&mut tokens, None)?;
     Ok(statements)

@@ -18,10 +18,10 @@ const VIP_USAGE: &str = "save as /etc/portico/vip.yaml on every node that has th
 
 /// What kube-vip is told by its environment. What was asked for is gone; what is left in the end
 /// has no equivalent.
-pub struct Environment(BTreeMap<String, String>);
+pub(super) struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    fn read(container: &Value) -> Environment {
+    fn read(container: &Value) -> Self {
         let list = container
             .get("env")
             .and_then(Value::as_array)
@@ -39,14 +39,14 @@ impl Environment {
                 }),
             ))
         };
-        Environment(list.filter_map(pair).collect())
+        Self(list.filter_map(pair).collect())
     }
 
-    pub fn take(&mut self, name: &str) -> Option<String> {
+    pub(super) fn take(&mut self, name: &str) -> Option<String> {
         self.0.remove(name).filter(|value| !value.is_empty())
     }
 
-    pub fn is_on(&mut self, name: &str) -> bool {
+    pub(super) fn is_on(&mut self, name: &str) -> bool {
         self.take(name).is_some_and(|value| value == "true")
     }
 }
@@ -107,7 +107,7 @@ const BY_ITSELF: &[(&str, &str)] = &[
     ),
 ];
 
-pub fn translate(mut documents: Vec<Value>) -> Vec<File> {
+pub(super) fn translate(mut documents: Vec<Value>) -> Vec<File> {
     // Pools come before what is said of how they are announced.
     documents
         .sort_by_key(|document| document.get("kind").and_then(Value::as_str) != Some("ConfigMap"));

@@ -15,7 +15,7 @@ const KINDS: &[&str] = &[
     "loadbalancerClass",
 ];
 
-pub fn translate(config_map: &Value, file: &mut File) {
+pub(super) fn translate(config_map: &Value, file: &mut File) {
     let data = config_map
         .get("data")
         .and_then(Value::as_object)
@@ -95,7 +95,7 @@ fn pool(owner: &str, settings: &[(&str, &str)]) -> Document {
 }
 
 /// How the pools are announced.
-pub fn announce(file: &mut File, ways: &[&str], links: Option<&str>) {
+pub(super) fn announce(file: &mut File, ways: &[&str], links: Option<&str>) {
     let mut pools = 0;
     for document in file
         .documents

@@ -4,8 +4,8 @@ use super::super::report::{Document, File, Remark, object_name, password_secret}
 use super::Environment;
 use serde_json::{Map, Value, json};
 
-/// One for each router; nothing, and no variable is asked for, where BGP is off.
-pub fn read(environment: &mut Environment, file: &mut File, enabled: bool) -> Vec<Document> {
+/// Reads a BgpPeer for each router; none, and no variable is read, where BGP is off.
+pub(super) fn read(environment: &mut Environment, file: &mut File, enabled: bool) -> Vec<Document> {
     if !enabled {
         return Vec::new();
     }

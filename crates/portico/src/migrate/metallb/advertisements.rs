@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(super) enum Way {
     Layer2,
     Bgp,
 }
 
-pub struct Advertisement {
+pub(super) struct Advertisement {
     pub way: Way,
     pub title: String,
     /// Names of pools, and selectors for them; neither is every pool.
@@ -35,9 +35,9 @@ struct Routes {
 }
 
 /// Names of communities, from the resource of that kind.
-pub type Communities = BTreeMap<String, String>;
+pub(super) type Communities = BTreeMap<String, String>;
 
-pub fn communities(resources: Vec<Resource>, file: &mut File) -> Communities {
+pub(super) fn communities(resources: Vec<Resource>, file: &mut File) -> Communities {
     let mut known = Communities::new();
     for mut resource in resources {
         for item in resource.fields.list("communities") {
@@ -58,7 +58,7 @@ pub fn communities(resources: Vec<Resource>, file: &mut File) -> Communities {
     known
 }
 
-pub fn read(
+pub(super) fn read(
     way: Way,
     mut resource: Resource,
     known: &Communities,
@@ -112,7 +112,7 @@ pub fn read(
 }
 
 impl Advertisement {
-    pub fn selects(&self, pool: &Resource) -> bool {
+    pub(super) fn selects(&self, pool: &Resource) -> bool {
         let all = self.pools.is_empty() && self.selectors.is_empty();
         all || self.pools.contains(&pool.name)
             || self
@@ -123,7 +123,7 @@ impl Advertisement {
 }
 
 /// Which nodes announce a pool with these advertisements.
-pub fn nodes(advertisements: &[&Advertisement], remarks: &mut Vec<Remark>) -> Option<Value> {
+pub(super) fn nodes(advertisements: &[&Advertisement], remarks: &mut Vec<Remark>) -> Option<Value> {
     let restricted: Vec<&&Advertisement> = advertisements
         .iter()
         .filter(|a| !a.nodes.is_empty())
@@ -156,7 +156,10 @@ pub fn nodes(advertisements: &[&Advertisement], remarks: &mut Vec<Remark>) -> Op
 }
 
 /// How routes to a pool look.
-pub fn routes(advertisements: &[&Advertisement], remarks: &mut Vec<Remark>) -> Option<Value> {
+pub(super) fn routes(
+    advertisements: &[&Advertisement],
+    remarks: &mut Vec<Remark>,
+) -> Option<Value> {
     let mut all = advertisements.iter();
     let mut routes = all.next()?.routes.clone();
     for other in all {
@@ -173,7 +176,7 @@ pub fn routes(advertisements: &[&Advertisement], remarks: &mut Vec<Remark>) -> O
 
 impl Routes {
     /// Take in others where one section can say both.
-    fn join(&mut self, other: &Routes) -> bool {
+    fn join(&mut self, other: &Self) -> bool {
         let alike = self.aggregation == other.aggregation
             && self.local_preference == other.local_preference;
         if !alike || (self.peers != other.peers && self.communities != other.communities) {

@@ -23,7 +23,7 @@ const NOT_READ: &str = "is not read: it has no settings for pools, announcements
 const NOWHERE: &str = "portico.dev/announce-nowhere";
 
 /// An object of MetalLB, taken apart field by field.
-pub struct Resource {
+pub(super) struct Resource {
     pub kind: String,
     pub name: String,
     pub namespace: String,
@@ -33,7 +33,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    fn new(object: &Value) -> Resource {
+    fn new(object: &Value) -> Self {
         let text = |path: &str| {
             object
                 .pointer(path)
@@ -43,7 +43,7 @@ impl Resource {
         };
         let namespace = Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty());
         let value = |path: &str| object.pointer(path).cloned().unwrap_or_default();
-        Resource {
+        Self {
             kind: text("/kind"),
             name: text("/metadata/name"),
             namespace: namespace.unwrap_or_else(|| "metallb-system".to_owned()),
@@ -53,12 +53,12 @@ impl Resource {
         }
     }
 
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         format!("{} {}", self.kind, self.name)
     }
 
     /// The same name and labels.
-    pub fn metadata(&self) -> Value {
+    pub(super) fn metadata(&self) -> Value {
         let mut metadata = json!({"name": self.name});
         if self
             .labels
@@ -70,8 +70,8 @@ impl Resource {
         metadata
     }
 
-    /// What nobody asked for.
-    pub fn left(&self) -> Vec<Remark> {
+    /// A remark for each field that no part of the migration read.
+    pub(super) fn left(&self) -> Vec<Remark> {
         let fields = self.fields.left();
         let annotations = self.annotations.as_object().into_iter().flatten();
         let annotations = annotations
@@ -89,7 +89,7 @@ impl Resource {
     }
 }
 
-pub fn translate(documents: Vec<Value>) -> File {
+pub(super) fn translate(documents: Vec<Value>) -> File {
     let mut file = File {
         name: "objects.yaml".to_owned(),
         usage: "kubectl apply -f objects.yaml, with deploy/crds and deploy/rbac in place where \

@@ -27,7 +27,7 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 /// The resources that a ConfigMap's `config` stands for.
-pub fn config_map(text: &str) -> Result<Vec<Value>, String> {
+pub(super) fn config_map(text: &str) -> Result<Vec<Value>, String> {
     let tree: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let Value::Object(mut sections) = renamed(tree) else {
         return Err("it is no map of settings".to_owned());
@@ -75,7 +75,7 @@ pub fn config_map(text: &str) -> Result<Vec<Value>, String> {
 }
 
 /// A pool and its advertisements.
-pub fn address_pool(name: &str, labels: Value, mut spec: Value) -> Vec<Value> {
+pub(super) fn address_pool(name: &str, labels: Value, mut spec: Value) -> Vec<Value> {
     let mut take = |key: &str| spec.as_object_mut().and_then(|map| map.remove(key));
     let protocol = take("protocol")
         .and_then(|value| value.as_str().map(str::to_owned))

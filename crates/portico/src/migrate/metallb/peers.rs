@@ -19,7 +19,7 @@ const SAME: &[&str] = &[
 ];
 
 /// The peer, and a Secret for its password; nothing where there can be none, which is told.
-pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
+pub(super) fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
     let (mut spec, mut remarks, mut out) = (Map::new(), Vec::new(), Vec::new());
     for key in SAME {
         let value = peer.fields.take(key);

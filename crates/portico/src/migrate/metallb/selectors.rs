@@ -3,8 +3,12 @@
 use super::super::report::Remark;
 use serde_json::{Value, json};
 
-/// One selector for a list, where there is one.
-pub fn one_of(what: &str, mut selectors: Vec<Value>, remarks: &mut Vec<Remark>) -> Option<Value> {
+/// One selector for a list of them, where one can say the same.
+pub(super) fn one_of(
+    what: &str,
+    mut selectors: Vec<Value>,
+    remarks: &mut Vec<Remark>,
+) -> Option<Value> {
     // One that is empty is met by everything.
     if selectors.iter().any(is_empty) {
         return None;

@@ -19,7 +19,7 @@ fn a_first_apply_creates() {
         json!({"ports": [{"port": 80}], "selector": {"a": "b"}}),
     )
     .unwrap();
-    // What is always written is there, and belongs to nobody.
+    // What is always written is there, and has no owner.
     assert_eq!(
         object["spec"],
         json!({"ports": [{"port": 80, "targetPort": 0}], "selector": {"a": "b"}})
@@ -45,7 +45,7 @@ fn applying_the_same_again_changes_nothing() {
         json!({"ports": [{"port": 80}], "type": "ClusterIP"}),
     )
     .unwrap();
-    // What the server adds afterwards belongs to nobody.
+    // What the server adds afterwards has no owner.
     live["spec"]["ports"][0]["protocol"] = json!("TCP");
     live["spec"]["clusterIP"] = json!("1.1.1.1");
     let again = apply(
@@ -149,7 +149,7 @@ fn a_list_goes_with_its_last_owner_and_takes_what_nobody_owns() {
         .push(json!({"port": 9, "protocol": "UDP", "targetPort": 9}));
     let new = apply("one", "t1", Some(&live), json!({"type": "ClusterIP"})).unwrap();
     assert_eq!(new["spec"].get("ports"), None);
-    // While someone owns anything in it, what nobody owns stays.
+    // While a manager owns anything in it, what has no owner stays.
     let live = update("two", "t1", &live, |new| {
         new["spec"]["ports"][0]["name"] = json!("x")
     });
@@ -365,7 +365,7 @@ fn kubectl_takes_over_what_it_applied_itself() {
         applied(wanted)
     );
 
-    // What someone changed since is a conflict again.
+    // A field that another manager changed since is a conflict again.
     let live = update("editor", "t1", &live, |new| {
         new["spec"]["externalName"] = json!("y")
     });
@@ -469,7 +469,7 @@ proptest! {
         let wanted = applied(third);
         let new = owners("three", "t2").apply(Some(&live), &wanted, true).unwrap();
         prop_assert!(contains(&new["spec"], &wanted["spec"]), "{} {}", new, wanted);
-        // Nobody can disagree any more, and applying again changes nothing.
+        // No conflict is possible any more, and applying again changes nothing.
         prop_assert_eq!(owners("three", "t3").apply(Some(&new), &wanted, false).unwrap(), new.clone());
         // What an applier gives up completely is as if it had never been, or is held by others.
         let gone = owners("three", "t4").apply(Some(&new), &applied(json!({})), false).unwrap();

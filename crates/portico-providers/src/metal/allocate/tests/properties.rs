@@ -234,7 +234,7 @@ proptest! {
         (0..2).for_each(|_| rig.controllers.iter_mut().for_each(deliver));
         rig.check()?;
 
-        // Once everybody was tried again, whoever starts gives everybody what they have.
+        // Once every Service was tried again, a restart gives each what it has.
         for _ in 0..SERVICES {
             rig.ensure_all();
         }
