@@ -72,7 +72,29 @@ fn samples(family: Family) -> Vec<Element> {
             at: port,
             name: name.clone(),
         },
-        Element::Guarded { at, name },
+        Element::Guarded {
+            at,
+            name: name.clone(),
+        },
+        Element::Edge {
+            at,
+            number: Number(6),
+            name,
+        },
+        Element::EdgeLocal {
+            at,
+            number: Number(7),
+        },
+        Element::EdgeSlot {
+            pool: 6,
+            slot: 508,
+            node: address,
+        },
+        Element::EdgeBefore {
+            pool: 6,
+            slot: 0,
+            node: address,
+        },
         Element::AllowedSource { at, network },
         Element::NodePortAddress(address),
     ]
