@@ -193,7 +193,7 @@ fn dependencies_point_one_way() {
             "portico-dns",
             &["portico-client", "portico-model", "portico-view"],
         ),
-        ("portico-view", &["portico-model"]),
+        ("portico-view", &["portico-l2", "portico-model"]),
         ("portico-fakecloud", &[]),
         (
             "portico-providers",

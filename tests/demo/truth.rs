@@ -156,6 +156,23 @@ fn what_is_said_is_true_within_seconds() {
     operator.lab(&format!("start {first}"));
     operator.all_is_well();
 
+    let daemons = good(&shell(&format!(
+        "ps -o pid=,args= --ppid {}",
+        operator.0.child.id()
+    )));
+    let dns = daemons.lines().find(|line| line.contains(" dns "));
+    let dns = dns.and_then(|line| line.split_whitespace().next()).unwrap();
+    good(&shell(&format!("kill -KILL {dns}")));
+    let told = operator.until("a dead DNS server is told", |it| {
+        let status = it.asks("status");
+        let mut trouble = status["trouble"].as_array().unwrap().iter();
+        trouble.any(|trouble| {
+            let what = trouble["what"].as_str().unwrap_or_default();
+            what.starts_with("`portico dns`")
+        })
+    });
+    assert!(told < SOON, "{told:?}");
+
     operator.kubectl("delete node node3");
     let told = operator.until("a removed node is told", |it| {
         let status = it.asks("status");

@@ -4,8 +4,8 @@
 //! What decides is pure: `facts` reads objects, `index` makes changes of the `zone` from them
 //! and from the health of nodes, `portico_model::checks` says what to probe when, [`answer`] and
 //! `transfer` turn a question into an answer, `limit` and `tsig` say which clients get one.
-//! What acts is thin: `watch`, `probe`, `server`, `notify`, `page`, and [`run`], which connects
-//! them.
+//! What acts is thin: `watch`, `probe`, `presence`, `server`, `notify`, `page`, and [`run`], which
+//! connects them.
 
 pub mod answer;
 pub mod config;
@@ -15,6 +15,7 @@ mod limit;
 mod metrics;
 mod notify;
 mod page;
+mod presence;
 mod probe;
 mod run;
 mod server;

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::index::{Index, NodeView};
 use crate::metrics::{Metrics, OfNode, Outcome};
 use crate::page::{Curious, Pages};
+use crate::presence::Presence;
 use crate::probe::probe;
 use crate::server::{self, BindError, Context, Transferring};
 use crate::tsig::{self, Key};
@@ -33,6 +34,8 @@ use tokio::sync::{mpsc, watch as channel};
 
 /// Changes taken in before the zone is changed.
 const BATCH: usize = 1000;
+/// To tell the API server that this server was stopped.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says what its variant means")]
@@ -97,10 +100,24 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
         tracing::info!(address = %listen.address, zone = %config.zone.origin.name(), "answering");
     }
     let mut keeper = Keeper::new(&config, zone, metrics, pages, changes);
+    let presence = config.listen.first().map(|listen| {
+        let zone = config.zone.origin.name().to_string();
+        Presence::new(&client, &zone, listen.address)
+    });
+    if let Some(presence) = &presence {
+        let presence = presence.clone();
+        tasks.spawn(async move { presence.keep().await });
+    }
     tokio::select! {
         () = keeper.keep(watch::follow(&client), asked) => Err(RunError::Ended),
         _ = serving.join_next() => Err(RunError::Ended),
-        () = stop => Ok(()),
+        () = stop => {
+            tasks.shutdown().await;
+            if let Some(presence) = presence {
+                let _ = tokio::time::timeout(GOODBYE, presence.leave()).await;
+            }
+            Ok(())
+        }
     }
 }
 

@@ -15,6 +15,9 @@ pub const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "portico-node-";
 /// Leases with reports have this label, so that they can be followed without the others.
 pub const LABEL: &str = "portico.dev/node-report";
+/// Leases by which other daemons tell that they live have this label: its value is the command that
+/// runs, such as `dns`. The holder is empty where the daemon was stopped.
+pub const DAEMON_LABEL: &str = "portico.dev/daemon";
 /// So many Services that lag are named; of the rest only the number is told.
 pub const MOST_BEHIND: usize = 20;
 /// So many addresses that a node answers for, and as many that it announces by BGP, are named: a

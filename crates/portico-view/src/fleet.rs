@@ -5,7 +5,7 @@ use crate::life::WatchedLease;
 use crate::node::version;
 use crate::owner::Owners;
 use crate::service::Liveness;
-use crate::{EndpointView, LeaderView, NodeView, ServiceView};
+use crate::{DaemonView, EndpointView, LeaderView, NodeView, ServiceView};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -202,6 +202,13 @@ impl Fleet {
         let leases = self.leases.values();
         leases
             .filter_map(|lease| LeaderView::of(lease, clock))
+            .collect()
+    }
+
+    pub fn daemons(&self, clock: Timestamp) -> Vec<DaemonView> {
+        let leases = self.leases.values();
+        leases
+            .filter_map(|lease| DaemonView::of(lease, clock))
             .collect()
     }
 

@@ -1,5 +1,6 @@
 //! Which of several controllers works.
 
+use crate::daemon;
 use crate::life::{self, WatchedLease};
 use crate::text::age;
 use k8s_openapi::jiff::Timestamp;
@@ -26,7 +27,9 @@ impl LeaderView {
     pub fn of(watched: &WatchedLease, clock: Timestamp) -> Option<Self> {
         let lease = &watched.lease;
         let name = lease.metadata.name.clone().unwrap_or_default();
-        if !name.starts_with("portico-") || report::node_of_lease(&name).is_some() {
+        let leads_nothing =
+            report::node_of_lease(&name).is_some() || daemon::command(lease).is_some();
+        if !name.starts_with("portico-") || leads_nothing {
             return None;
         }
         let spec = lease.spec.as_ref();

@@ -12,6 +12,7 @@ pub mod life;
 pub mod pace;
 pub mod text;
 
+mod daemon;
 mod endpoint;
 mod fleet;
 mod frontend;
@@ -23,6 +24,7 @@ mod pool;
 mod service;
 mod status;
 
+pub use daemon::DaemonView;
 pub use endpoint::{EndpointState, EndpointView};
 pub use fleet::{Fleet, Kind, Object, key_of};
 pub use frontend::Frontend;

@@ -4,7 +4,7 @@
 use crate::node::Problem;
 use crate::service::{NO_CONTROLLER, ServiceState};
 use crate::text::{age, few};
-use crate::{Fleet, LeaderView, NodeState, NodeView, Owner, ServiceView};
+use crate::{DaemonView, Fleet, LeaderView, NodeState, NodeView, Owner, ServiceView};
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -43,6 +43,8 @@ pub struct Status {
     pub nodes: Nodes,
     /// The elections of Portico's controllers.
     pub leaders: Vec<LeaderView>,
+    /// Daemons that are neither nodes nor controllers.
+    pub daemons: Vec<DaemonView>,
     /// How many Services there are.
     pub services: usize,
     /// Services without any endpoint, which is no trouble: nobody has scaled them up.
@@ -99,6 +101,8 @@ impl Status {
         trouble.extend(strays.iter().map(|name| of_stray(name)));
         trouble.extend(nodes.is_empty().then(no_nodes));
         trouble.extend(leaders.iter().filter_map(of_leader));
+        let daemons = fleet.daemons(clock);
+        trouble.extend(daemons.iter().filter_map(of_daemon));
         let is_led = leaders
             .iter()
             .any(|leader| leader.lease == BALANCERS && leader.leads);
@@ -123,6 +127,7 @@ impl Status {
             api_server: version.to_owned(),
             nodes: Nodes::of(&nodes),
             leaders,
+            daemons,
             services: services.len(),
             trouble,
         }
@@ -200,6 +205,24 @@ fn of_leader(leader: &LeaderView) -> Option<Trouble> {
     })
 }
 
+fn of_daemon(daemon: &DaemonView) -> Option<Trouble> {
+    let DaemonView {
+        command,
+        holder,
+        lease,
+        ..
+    } = daemon;
+    let ago = age(daemon.renewed_seconds_ago);
+    (!daemon.lives).then(|| Trouble {
+        of: format!("lease/{lease}"),
+        what: format!("`portico {command}` ({holder}) has not told for {ago} that it lives"),
+        way_out: format!(
+            "look whether it runs there and reaches the API server; kubectl -n kube-system delete \
+             lease {lease} if it shall not"
+        ),
+    })
+}
+
 fn addresses(service: &ServiceView) -> impl Iterator<Item = Address> {
     service.owners.iter().map(|owner| Address {
         service: format!("{}/{}", service.namespace, service.name),
@@ -234,6 +257,9 @@ impl fmt::Display for Status {
                     "             "
                 }
             )?;
+        }
+        for (at, daemon) in self.daemons.iter().take(FEW).enumerate() {
+            writeln!(f, "{:<12} {daemon}", if at == 0 { "Daemons" } else { "" })?;
         }
         write!(f, "Services     {}", self.services)?;
         match self.idle.as_slice() {
