@@ -21,7 +21,7 @@ const DENIED: Duration = Duration::from_secs(300);
 const LONGEST_ZONE: usize = 150;
 
 #[derive(Clone)]
-pub struct Presence {
+pub(crate) struct Presence {
     leases: Api<Lease>,
     name: String,
     holder: String,
@@ -30,9 +30,9 @@ pub struct Presence {
 impl Presence {
     /// Of the server of this zone at this address. Replicas that listen on the same address, in
     /// pods, are one to whoever asks them, and so they have one Lease.
-    pub fn new(client: &Client, zone: &str, address: SocketAddr) -> Presence {
+    pub(crate) fn new(client: &Client, zone: &str, address: SocketAddr) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Presence {
+        Self {
             leases: Api::namespaced(client.clone(), NAMESPACE),
             name: name(zone, address),
             holder: format!("{}_{}", host.trim(), std::process::id()),
@@ -40,7 +40,7 @@ impl Presence {
     }
 
     /// Tells it again and again.
-    pub async fn keep(&self) {
+    pub(crate) async fn keep(&self) {
         let mut is_denied = false;
         loop {
             let wait = match self.write(&self.holder).await {
@@ -65,7 +65,7 @@ impl Presence {
     }
 
     /// It was stopped, and is not dead.
-    pub async fn leave(&self) {
+    pub(crate) async fn leave(&self) {
         if let Err(error) = self.write("").await {
             tracing::debug!(%error, "cannot tell that this server was stopped");
         }

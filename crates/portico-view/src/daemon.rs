@@ -8,28 +8,32 @@ use portico_model::report::DAEMON_LABEL;
 use serde::Serialize;
 use std::fmt;
 
+/// A daemon that is neither a node nor a controller, by the Lease that it renews.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonView {
     /// The command that runs: `dns`.
     pub command: String,
+    /// The name of its Lease.
     pub lease: String,
     /// Host and process.
     pub holder: String,
+    /// Since its Lease was renewed, by the clock of the one that asks.
     pub renewed_seconds_ago: i64,
+    /// Whether the Lease is renewed in time.
     pub lives: bool,
 }
 
 impl DaemonView {
     /// `None` for a Lease of something else, and of a daemon that was stopped.
-    pub fn of(watched: &WatchedLease, clock: Timestamp) -> Option<DaemonView> {
+    pub fn of(watched: &WatchedLease, clock: Timestamp) -> Option<Self> {
         let lease = &watched.lease;
         let command = command(lease)?.to_owned();
         let holder = lease.spec.as_ref()?.holder_identity.clone()?;
         if holder.is_empty() {
             return None;
         }
-        Some(DaemonView {
+        Some(Self {
             command,
             lease: lease.metadata.name.clone().unwrap_or_default(),
             holder,

@@ -205,6 +205,7 @@ impl Fleet {
             .collect()
     }
 
+    /// Daemons that are neither nodes nor controllers, at this time.
     pub fn daemons(&self, clock: Timestamp) -> Vec<DaemonView> {
         let leases = self.leases.values();
         leases
