@@ -178,7 +178,17 @@ fn nftables_a_connection_that_a_balancer_lost_is_left() {
 fn nftables_an_api_server_that_is_quiet_is_not_left() {
     // It is asked only after seconds of silence, each time.
     const ASKED: usize = 5;
+    // In a cluster of so many nodes each reports once in half a minute.
+    const NODES: usize = 300;
     on_a_node("nftables", async |rig| {
+        for number in 0..NODES {
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{number}")}});
+            rig.server
+                .admin()
+                .post("/api/v1/nodes", &node)
+                .await
+                .expect(201);
+        }
         let balancer = Balancer::start(rig.server.port);
         rig.behind(&balancer, false).await;
         let (before, since) = (balancer.answers(), Instant::now());

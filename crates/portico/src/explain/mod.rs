@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     question: Question,
     #[command(flatten)]
     settings: Settings,
-    /// The lab that the node is in, if it is in one [default: the demo's].
+    /// The lab that the node is in, if it is in one: `demo` is that of `portico up --demo`.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
     /// Say only what the table says, without a look at the kernel.

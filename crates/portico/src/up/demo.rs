@@ -103,6 +103,7 @@ async fn play(arguments: Arguments) -> anyhow::Result<()> {
         } else {
             format!(" --lab {}", arguments.lab)
         },
+        lab_name: &arguments.lab,
     };
     crate::print(&facts.screen());
     orders::follow(demo, listening).await

@@ -21,6 +21,8 @@ pub(super) struct Facts<'a> {
     pub portico: &'a str,
     /// What to say of the lab in a command, if it is not the usual one.
     pub lab: &'a str,
+    /// Its name, for commands that do not look for the usual one.
+    pub lab_name: &'a str,
 }
 
 pub(super) fn step(number: usize, all: usize, what: &str, took: Duration) -> String {
@@ -91,6 +93,7 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             owner,
             portico,
             lab,
+            lab_name,
             ..
         } = self;
         let kubectl = format!("kubectl --kubeconfig {}", self.kubeconfig.display());
@@ -115,7 +118,7 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             ),
             (
                 format!(
-                    "{portico} explain{lab} --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp --node {owner} \
+                    "{portico} explain --lab {lab_name} --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp --node {owner} \
                      --cluster-cidr {POD_RANGE}",
                     self.kubeconfig.display()
                 ),
