@@ -311,6 +311,37 @@ async fn apply_on_the_client_side() {
     assert!(output.contains("service/shop pruned"), "{output}");
 }
 
+/// What was applied in one spelling is read, and applied again as it was read, in the other.
+#[tokio::test]
+async fn apply_what_get_shows_in_the_other_spelling() {
+    let cluster = cluster().await;
+    let kubectl = &cluster.kubectl;
+    for (name, more) in [
+        ("narrow", "visibility: namespace"),
+        ("open", "visibility: public"),
+        (
+            "balanced",
+            "visibility: loadbalancer, publicIPs: [198.51.100.60]",
+        ),
+    ] {
+        let file = format!(
+            "apiVersion: portico.dev/v1\nkind: Service\nmetadata: {{name: {name}}}\n\
+             spec: {{{more}, selector: {{app: web}}, ports: [{{port: 80, targetPort: 8080}}]}}\n"
+        );
+        kubectl.input(&["apply", "-f", "-"], &file);
+        let get = ["get", "service", name, "-o", "yaml"];
+        let before = kubectl.json(&["get", "service", name]);
+        kubectl.input(&["apply", "-f", "-"], &kubectl.ok(&get));
+        let after = kubectl.json(&["get", "service", name]);
+        assert_eq!(at(&after, "spec"), at(&before, "spec"), "{name}");
+        let word = |service: &Value| {
+            let annotations = at(service, "metadata.annotations");
+            annotations.get("portico.dev/visibility").cloned()
+        };
+        assert_eq!(word(&after), word(&before), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn apply_on_the_server_side() {
     let cluster = cluster().await;

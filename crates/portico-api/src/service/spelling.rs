@@ -29,6 +29,8 @@ const TYPES: [(&str, &str); 3] = [
 pub(crate) const NARROW: [&str; 2] = ["namespace", "dmz"];
 /// The annotation that a ClusterIP Service with a narrow visibility carries.
 pub(crate) const VISIBILITY: &str = "portico.dev/visibility";
+/// Where `kubectl apply` keeps the file that it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The word for a type, or for what the annotation narrows it to; an ExternalName has none.
 pub(crate) fn visibility_of(type_: &str, annotation: Option<&str>) -> Option<&'static str> {
@@ -134,19 +136,26 @@ pub(crate) fn to_core(service: &mut Value, old: Option<&Value>) -> Errors {
 }
 
 /// In a merge patch to the core view, the removal of a word is that of the core field. It is what
-/// `kubectl apply` sends when a word is no longer in the file.
+/// `kubectl apply` sends when a word is no longer in the file. It sends the same when the file says
+/// the thing by the core field now: what is stored has that value already, so the patch does not
+/// have it, but the file does, which `kubectl` puts into an annotation.
 pub(crate) fn removals_to_core(patch: &mut Value) {
+    let applied = applied_file(patch);
     let Some(spec) = patch.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
-    let widens = spec.get("visibility").is_some_and(Value::is_null);
+    let applied_visibility = applied["metadata"]["annotations"].get(VISIBILITY);
+    let widens = spec.get("visibility").is_some_and(Value::is_null) && applied_visibility.is_none();
     for (word, core) in NAMES {
-        remove_by_other_name(spec, word, core);
+        remove_by_other_name(spec, word, core, &applied["spec"]);
     }
     let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
     let ports = ports.into_iter().flatten();
     for port in ports.filter_map(Value::as_object_mut) {
-        remove_by_other_name(port, "hostPort", "nodePort");
+        let is_same = |other: &&Value| port.get("port") == other.get("port");
+        let applied = object::items(&applied, "spec.ports").iter().find(is_same);
+        let applied = applied.unwrap_or(&Value::Null);
+        remove_by_other_name(port, "hostPort", "nodePort", applied);
     }
     if widens {
         let metadata = object::child(patch, "metadata");
@@ -158,10 +167,21 @@ pub(crate) fn removals_to_core(patch: &mut Value) {
     }
 }
 
-fn remove_by_other_name(map: &mut Map<String, Value>, word: &str, core: &str) {
-    // Where the patch says what the core field shall be, that counts.
-    if map.get(word).is_some_and(Value::is_null) && !map.contains_key(core) {
-        map.remove(word);
+/// The file that `kubectl apply` makes the patch for; null for a patch of another kind.
+fn applied_file(patch: &Value) -> Value {
+    let text = patch["metadata"]["annotations"][LAST_APPLIED].as_str();
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
+}
+
+fn remove_by_other_name(map: &mut Map<String, Value>, word: &str, core: &str, applied: &Value) {
+    if !map.get(word).is_some_and(Value::is_null) {
+        return;
+    }
+    // Where the patch, or the file behind it, says what the core field shall be, that counts.
+    let says = |value: Option<&Value>| value.is_some_and(|value| !value.is_null());
+    map.remove(word);
+    if !map.contains_key(core) && !says(applied.get(core)) {
         map.insert(core.to_owned(), Value::Null);
     }
 }

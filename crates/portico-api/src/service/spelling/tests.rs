@@ -462,3 +462,39 @@ fn zeros_stay_where_the_other_word_is_not_used() {
     let spec = json!({"type": "", "clusterIP": "", "externalIPs": [], "ports": [{"port": 80, "nodePort": 0}]});
     assert_eq!(folded(core(spec.clone()), None), spec);
 }
+
+/// `kubectl get -o yaml | kubectl apply -f -`, of what was applied by the other words before.
+#[test]
+fn a_file_that_says_it_by_the_core_field_loses_nothing() {
+    let applied = json!({
+        "metadata": {"annotations": {VISIBILITY: "namespace"}},
+        "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "externalIPs": ["192.0.2.1"],
+            "ports": [{"port": 80, "nodePort": 30001}, {"port": 81}]},
+    });
+    let patch = |applied: &Value| {
+        json!({
+            "metadata": {"annotations": {LAST_APPLIED: applied.to_string()}},
+            "spec": {"visibility": null, "portalIP": null, "publicIPs": null,
+                "ports": [{"port": 80, "hostPort": null}, {"port": 81, "hostPort": null}]},
+        })
+    };
+    let mut kept = patch(&applied);
+    removals_to_core(&mut kept);
+    assert_eq!(
+        kept["spec"],
+        json!({"ports": [{"port": 80}, {"port": 81, "nodePort": null}]})
+    );
+    assert_eq!(kept["metadata"]["annotations"].get(VISIBILITY), None);
+    // A file that says it in no way removes it, and so does a patch of another kind.
+    let nowhere = json!({"spec": {"ports": [{"port": 80}]}});
+    for mut patch in [patch(&nowhere), patch(&json!("not a file"))] {
+        removals_to_core(&mut patch);
+        for field in ["type", "clusterIP", "externalIPs"] {
+            assert_eq!(patch["spec"].get(field), Some(&Value::Null), "{field}");
+        }
+        let ports = &patch["spec"]["ports"];
+        assert_eq!(ports[0], json!({"port": 80, "nodePort": null}));
+        assert_eq!(patch["metadata"]["annotations"][VISIBILITY], Value::Null);
+        assert!(patch["metadata"]["annotations"].get(VISIBILITY).is_some());
+    }
+}
