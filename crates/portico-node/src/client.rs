@@ -125,6 +125,11 @@ impl RequestError {
             }
         )
     }
+
+    /// The server has it, and does not let us have it.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Status { code: 403, .. })
+    }
 }
 
 #[derive(Deserialize)]

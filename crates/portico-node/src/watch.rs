@@ -166,6 +166,12 @@ pub(crate) async fn follow(
                          is needed: Services of visibility namespace serve nobody here, and pods \
                          in the DMZ are not kept from any Service"
                     ),
+                    Kind::Partition if error.is_forbidden() => tracing::warn!(
+                        error = %chain(&error),
+                        "cannot know the port partitions, for which the right to list and watch \
+                         them is needed: node ports of Services in one answer nowhere here, and \
+                         those of others answer on all addresses, also on those of a partition"
+                    ),
                     _ => {
                         tracing::info!(kind = kind.plural(), error = %chain(&error), "going on without");
                     }

@@ -140,7 +140,8 @@ pub fn unservable(address: IpAddr) -> Option<&'static str> {
 }
 
 const NO_PARTITION: &str = "there is no PortPartition of the name in its annotation \
-                            portico.dev/port-partition; create it, or name another";
+                            portico.dev/port-partition, or this node may not read them; create it, \
+                            name another, or let the node list and watch portpartitions";
 
 impl FrontendIndex {
     /// The service port that has this frontend.
