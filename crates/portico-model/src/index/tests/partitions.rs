@@ -222,7 +222,8 @@ fn a_service_whose_partition_is_missing_says_so_and_answers_nowhere() {
     let [service, slice] = public("a", in_partition("left"));
     let (mut index, problems) = known(all(), &[service, slice]);
     let text = "Service default/a: node port 30080/tcp is not served for default/a: there is no PortPartition of \
-                the name in its annotation portico.dev/port-partition; create it, or name another";
+                the name in its annotation portico.dev/port-partition, or this node may not read them; create it, name another, or \
+                let the node list and watch portpartitions";
     assert_eq!(problems, [text, text], "in each family");
     assert_eq!(answers(&index, "a"), [""; 0]);
     assert_eq!(index.table().frontends.refusals().count(), 2);
